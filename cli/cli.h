@@ -236,7 +236,8 @@ neap_model_options source_shape(const neap_train_options *source);
 neap_status source_step(const neap_train_options *source, neap_step **step);
 
 /* What one of several processes sends in it, where the session's options have their number. */
-neap_status source_exchanges(const neap_train_options *source, neap_exchanges *exchanges);
+neap_status source_exchanges(const neap_train_options *source, const neap_plan *plan,
+                             neap_exchanges *exchanges);
 
 /* Whether the micro-batch is a number that divides the batch, and each of several processes has as many, at
  * least one: which is set where none was given. EXIT_DONE, or EXIT_USAGE after a message. */

@@ -160,7 +160,7 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
                                   s->a.options.session.plan_seconds, watch, NULL, &answer);
   watch_end(watch);
   if (status == NEAP_OK && answer.plan != NULL && s->processes > 1) {
-    status = source_exchanges(&s->a.options, &exchanges);
+    status = source_exchanges(&s->a.options, answer.plan, &exchanges);
     if (status != NEAP_OK) neap_plan_free(answer.plan);
   }
   if (status != NEAP_OK) return report_failure(verb, status);

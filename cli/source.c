@@ -41,12 +41,13 @@ neap_status source_step(const neap_train_options *source, neap_step **step) {
   return status;
 }
 
-neap_status source_exchanges(const neap_train_options *source, neap_exchanges *exchanges) {
+neap_status source_exchanges(const neap_train_options *source, const neap_plan *plan,
+                             neap_exchanges *exchanges) {
   const neap_session_options session = source_session(source);
   neap_graph *graph;
   neap_status status = build(source, &graph);
   if (status != NEAP_OK) return status;
-  status = neap_step_exchanges(graph, &session, exchanges);
+  status = neap_step_exchanges(graph, &session, plan, exchanges);
   neap_graph_free(graph);
   return status;
 }

@@ -266,6 +266,11 @@ typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_M
  * AUTO: in memory where the budget is met so; for NEAP_BUDGET_MIN wherever less is needed. */
 typedef enum neap_base_on_disk { NEAP_DISK_AUTO, NEAP_DISK_ALWAYS, NEAP_DISK_NEVER } neap_base_on_disk;
 
+/* What several processes (session options `collective`) have shares of: the optimizer's states; or ALL, large
+ * parameters, too, which each gathers whenever its plan reads one. All processes then run the plan of the
+ * first. The bits are the same. */
+typedef enum neap_shard { NEAP_SHARD_STATES, NEAP_SHARD_ALL } neap_shard;
+
 /* How a session keeps which elements of sparse parameters have values: a bit an element, or two bytes a value
  * (its index in a block of 65536 elements) and four a block. SMALLER is the one of fewer bytes, by shapes and
  * density alone: a bit from densities of about 1/16 on. All give the same bits of weights. */
@@ -391,6 +396,7 @@ typedef struct neap_session_options {
   /* neap_model_load must then come before the first step, and the session keeps the file open.
    * NEAP_UNSUPPORTED: ALWAYS without adapters, or of another model. */
   neap_base_on_disk base_on_disk;
+  neap_shard shard;
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -51,10 +51,12 @@ typedef struct neap_exchanges {
 } neap_exchanges;
 
 /* Computes that before anything runs, for the rank that sends the most. options->collective has the number of
- * ranks; its functions are not called. options->micro_batches is a multiple of it. NEAP_INVALID_ARGUMENT: it
- * is not; other errors are those of neap_step_from_graph. */
+ * ranks; its functions are not called. options->micro_batches is a multiple of it. `plan`: of the step of a
+ * micro-batch, which may gather a weight several times; NULL: each node runs once. NEAP_INVALID_ARGUMENT: the
+ * micro-batches do not divide; NEAP_INVALID_PLAN: the plan has other nodes; other errors are those of
+ * neap_step_from_graph. */
 neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
-                                neap_exchanges *exchanges);
+                                const neap_plan *plan, neap_exchanges *exchanges);
 
 /* ---- Engines ---- */
 

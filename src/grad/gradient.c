@@ -342,7 +342,7 @@ static neap_status add_averages(struct neap_graph *graph, const int32_t *of, siz
     RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
               "the average of '%s', which is of %s: parameters of f32 alone have averages; give --master",
               tensor->name, dtype_rows[tensor->dtype].name);
-    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, 0, &average));
+    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, tensor->shares, &average));
   }
   return NEAP_OK;
 }

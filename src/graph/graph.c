@@ -77,6 +77,7 @@ neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *n
   tensor.role = NEAP_ROLE_VALUE;
   tensor.view_of = -1;
   tensor.lies_in = 0;
+  tensor.shares = 0;
   return graph_add_tensor(graph, tensor, id);
 }
 

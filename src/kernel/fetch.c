@@ -1,4 +1,4 @@
-/* What reading parameters from disk costs. */
+/* What bringing parameters that are not whole in memory costs. */
 #include "kernel/kernel.h"
 
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter) {
@@ -11,8 +11,14 @@ double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *
   return (double)rows * (read + (row + page) / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk));
 }
 
+double gather_seconds(const struct roofline *roofline, const struct tensor *parameter) {
+  return (double)dtype_bytes(parameter->dtype, (uint64_t)parameter->elements) /
+         (roofline->exchange > 0 ? roofline->exchange : usual_roofline.exchange);
+}
+
 neap_status run_fetch_elsewhere(const struct kernel *kernel, void *const *inputs, void *const *outputs,
                                 void *workspace, const struct run_context *context) {
   (void)inputs, (void)outputs, (void)workspace, (void)context;
-  return neap_fail(NEAP_INTERNAL, "'%s' lies on disk: no kernel reads it", kernel_input(kernel, 0)->name);
+  return neap_fail(NEAP_INTERNAL, "'%s' is not whole in memory: no kernel brings it",
+                   kernel_input(kernel, 0)->name);
 }

@@ -96,7 +96,8 @@ static inline const struct tensor *kernel_output(const struct kernel *kernel, in
 /* What a machine does at best, a second. */
 struct roofline {
   double f32_flops, bf16_flops, bytes;
-  double disk; /* bytes that are read past the system's cache */
+  double disk;     /* bytes that are read past the system's cache */
+  double exchange; /* bytes that a process receives of others */
 };
 
 /* Of an ordinary pair of cores; only ratios matter to a planner. */
@@ -111,7 +112,11 @@ double roofline_seconds(const struct roofline *roofline, const struct neap_graph
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter);
 double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows);
 
-/* Runs OP_FETCH: fails, because programs hand these nodes to what reads the file (run/transfer.h). */
+/* What it takes to receive all of a parameter of which each process has a share: OP_ALL_GATHER. */
+double gather_seconds(const struct roofline *roofline, const struct tensor *parameter);
+
+/* Runs OP_FETCH and OP_ALL_GATHER: fails, because programs hand these nodes to what reads the file
+ * (run/transfer.h), and to what exchanges (kernel/ranks.h). */
 kernel_run run_fetch_elsewhere;
 
 /* What `prepare` says of a node. Outputs are row-major before the call. */

@@ -4,7 +4,8 @@
 #include "base/parallel.h"
 #include "kernel/ranks.h"
 
-const struct roofline usual_roofline = {.f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9, .disk = 1e9};
+const struct roofline usual_roofline = {
+    .f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9, .disk = 1e9, .exchange = 6e9};
 
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node) {
@@ -100,8 +101,8 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
  * room for its elements and no others. */
 static struct memory_format first_format(struct lowering *l, int32_t id, struct memory_format want) {
   const struct tensor *tensor = &l->to->graph->tensors.data[id];
-  const int32_t storage = graph_storage(l->to->graph, id);
-  if (l->lies_as.data[storage] == storage) return want;
+  const int32_t storage = graph_storage(l->to->graph, id), as = l->lies_as.data[storage];
+  if (as == storage || tensor->dtype == l->to->graph->tensors.data[as].dtype) return want;
   const bool fills = tensor->view_of < 0 && l->to->backend->format_bytes(tensor, want) ==
                                                 l->to->backend->format_bytes(tensor, ROW_MAJOR);
   return fills ? want : ROW_MAJOR;
@@ -312,14 +313,14 @@ static void order_ranks(const struct neap_graph *graph, struct order *orders) {
   for (size_t v = 0; v < graph->nodes.count; v++) orders[v] = (struct order){NO_TENSOR, NO_TENSOR};
   for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
-    if (node->update_count == 0 || !ranks_meet(graph, node)) continue;
+    if (node->update_count == 0 || !ranks_ordered(graph, node)) continue;
     orders[v].later = updated;
     updated = node->updates[0];
     first_update = v;
   }
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
-    if (!ranks_meet(graph, node) || (node->update_count > 0 && v != first_update)) continue;
+    if (!ranks_ordered(graph, node) || (node->update_count > 0 && v != first_update)) continue;
     orders[v].earlier = made;
     if (node->update_count == 0) made = node->outputs[0];
   }
@@ -347,13 +348,14 @@ static neap_status step_nodes(struct lowering *l, struct region *region, struct 
     struct step_node *made = &draft->nodes[v];
     const struct order order = shared != NULL ? orders[v] : (struct order){NO_TENSOR, NO_TENSOR};
     const bool meets = shared != NULL && ranks_meet(graph, node);
-    *made = (struct step_node){
-        .name = node->name,
-        .op = node_row(node)->name,
-        .pass = node->pass,
-        .repeatable = node->update_count == 0 && !adds_to_variable(graph, node) && !meets,
-        .cost = l->seconds.data[v],
-        .workspace = l->workspace.data[v] + (shared != NULL ? round_up(shared[v].workspace) : 0)};
+    *made = (struct step_node){.name = node->name,
+                               .op = node_row(node)->name,
+                               .pass = node->pass,
+                               .repeatable = node->update_count == 0 && !adds_to_variable(graph, node) &&
+                                             (!meets || !ranks_ordered(graph, node)),
+                               .cost = l->seconds.data[v],
+                               .workspace = l->workspace.data[v] +
+                                            (shared != NULL ? round_up(shared[v].workspace) : 0)};
     made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
     made->inputs = step_inputs(region, graph, map, node, order, &made->input_count);
     made->outputs = map_ids(region, graph, map, node->outputs, node->output_count, &made->output_count);

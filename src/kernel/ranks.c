@@ -31,16 +31,28 @@ int64_t share_most(int64_t whole, int ranks) {
   return most;
 }
 
-static int64_t elements_in(const struct backend *backend, const struct tensor *tensor,
-                           struct memory_format format) {
-  return (int64_t)(backend->format_bytes(tensor, format) / dtype_bytes(tensor->dtype, 1));
+/* The least that is shared out: an element, or a block of a quantised type. */
+static uint64_t unit_bytes(const struct tensor *tensor) {
+  return (uint64_t)dtype_rows[tensor->dtype].block_bytes;
+}
+
+static int64_t units_in(const struct backend *backend, const struct tensor *tensor,
+                        struct memory_format format) {
+  return (int64_t)(backend->format_bytes(tensor, format) / unit_bytes(tensor));
 }
 
 uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor,
                      struct memory_format format) {
   if (tensor->shares <= 1) return backend->format_bytes(tensor, format);
-  return dtype_bytes(tensor->dtype,
-                     (uint64_t)share_most(elements_in(backend, tensor, format), tensor->shares));
+  return (uint64_t)share_most(units_in(backend, tensor, format), tensor->shares) * unit_bytes(tensor);
+}
+
+struct byte_share byte_share_of_rank(const struct backend *backend, const struct tensor *tensor,
+                                     struct memory_format format, int rank) {
+  const uint64_t whole = backend->format_bytes(tensor, format), unit = unit_bytes(tensor);
+  if (tensor->shares <= 1) return (struct byte_share){0, whole, whole};
+  const struct share share = share_of_rank((int64_t)(whole / unit), rank, tensor->shares);
+  return (struct byte_share){(uint64_t)share.first * unit, (uint64_t)share.count * unit, whole};
 }
 
 /* ---- Nodes ---- */
@@ -61,6 +73,10 @@ bool ranks_share(const struct neap_graph *graph, const struct node *node) {
 /* Whether every rank gets all of what a node makes of shares. */
 static bool makes_whole(const struct neap_graph *graph, const struct node *node) {
   return node->output_count > 0 && graph->tensors.data[node->outputs[0]].shares <= 1;
+}
+
+bool ranks_ordered(const struct neap_graph *graph, const struct node *node) {
+  return ranks_meet(graph, node) && node_row(node)->across != ACROSS_GATHER;
 }
 
 bool ranks_meet(const struct neap_graph *graph, const struct node *node) {
@@ -110,7 +126,7 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
   }
   const int32_t id = across == ACROSS_SUM ? node->inputs[GRADIENT] : shared_operand(graph, node);
   const struct tensor *tensor = &graph->tensors.data[id];
-  part.whole = elements_in(backend, tensor, formats[id]);
+  part.whole = units_in(backend, tensor, formats[id]);
   if (across == ACROSS_SUM)
     part.workspace =
         (uint64_t)(ranks - 1) *
@@ -148,6 +164,9 @@ static struct expected_traffic expect_node(const struct lowered *l, size_t v, in
     return (struct expected_traffic){(share_most(part->whole, ranks) + chunk - 1) / chunk,
                                      dtype_bytes(dtype, (uint64_t)(part->whole - own))};
   }
+  if (across == ACROSS_GATHER)
+    return (struct expected_traffic){1, others * (uint64_t)own *
+                                            unit_bytes(&l->graph->tensors.data[node->inputs[0]])};
   for (int32_t i = 0; i < node->input_count; i++) {
     if (!is_gathered(l->graph, node, i)) continue;
     t.calls++;
@@ -160,11 +179,14 @@ static struct expected_traffic expect_node(const struct lowered *l, size_t v, in
   return t;
 }
 
-struct expected_traffic ranks_expect(const struct lowered *lowered, int rank, int ranks) {
+struct expected_traffic ranks_expect(const struct lowered *lowered, const int32_t *schedule, int32_t length,
+                                     int rank, int ranks) {
   struct expected_traffic all = {0};
-  for (size_t v = 0; v < lowered->graph->nodes.count; v++) {
+  const int32_t count = schedule != NULL ? length : (int32_t)lowered->graph->nodes.count;
+  for (int32_t i = 0; i < count; i++) {
+    const int32_t v = schedule != NULL ? schedule[i] : i;
     if (!ranks_share(lowered->graph, &lowered->graph->nodes.data[v])) continue;
-    const struct expected_traffic one = expect_node(lowered, v, rank, ranks);
+    const struct expected_traffic one = expect_node(lowered, (size_t)v, rank, ranks);
     all.calls += one.calls;
     all.sent += one.sent;
   }
@@ -355,7 +377,7 @@ static void *at_share(const struct running *r, int32_t i, void *data, struct sha
   if (tensor == NULL || tensor->shares > 1) return data;
   const int32_t id =
       i < r->node->input_count ? r->node->inputs[i] : r->node->outputs[i - r->node->input_count];
-  const int64_t elements = elements_in(r->lowered->backend, tensor, r->lowered->formats[id]);
+  const int64_t elements = units_in(r->lowered->backend, tensor, r->lowered->formats[id]);
   return elements == share.whole ? element(data, tensor, share.first) : data;
 }
 
@@ -371,6 +393,15 @@ static neap_status run_share(const struct running *r) {
     if (is_gathered(r->kernel->graph, r->node, i))
       TRY(ranks_gather(r->context->ranks, r->in[i], r->part->whole, dtype_bytes(operand(r, i)->dtype, 1)));
   return NEAP_OK;
+}
+
+/* All of a parameter where the node makes it. */
+static neap_status run_gather(const struct running *r) {
+  const struct tensor *parameter = operand(r, 0);
+  const uint64_t unit = unit_bytes(parameter);
+  const struct share own = share_of_rank(r->part->whole, r->collective->rank, r->collective->size);
+  memcpy((unsigned char *)r->out[0] + (uint64_t)own.first * unit, r->in[0], (uint64_t)own.count * unit);
+  return ranks_gather(r->context->ranks, r->out[0], r->part->whole, unit);
 }
 
 neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel, void *const *inputs,
@@ -395,6 +426,8 @@ neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel
     return run_whole(&r);
   case ACROSS_SHARE:
     return run_share(&r);
+  case ACROSS_GATHER:
+    return run_gather(&r);
   case ACROSS_NONE:
     break;
   }

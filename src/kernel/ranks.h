@@ -52,13 +52,24 @@ enum { SHARE_PARTS = 64 };
 struct share share_of_rank(int64_t whole, int rank, int ranks);
 int64_t share_most(int64_t whole, int ranks);
 
-/* Bytes of a tensor in a format, of which this rank may have a share only. */
+/* The bytes of a tensor in a format that a rank has: all, or where it lies in shares its own. */
+struct byte_share {
+  uint64_t first, count, whole;
+};
+struct byte_share byte_share_of_rank(const struct backend *backend, const struct tensor *tensor,
+                                     struct memory_format format, int rank);
+
+/* Bytes that a tensor takes in a format: of what lies in shares, the largest share. */
 uint64_t share_bytes(const struct backend *backend, const struct tensor *tensor, struct memory_format format);
 
 /* Whether ranks run a node together, so that all have to run it in one order; and whether they do so at all,
  * or each on its share. */
 bool ranks_meet(const struct neap_graph *graph, const struct node *node);
 bool ranks_share(const struct neap_graph *graph, const struct node *node);
+
+/* Whether that order follows from the step, whatever the plans of ranks. What is gathered again and again has
+ * its place from the plan, which then is the same on all ranks. */
+bool ranks_ordered(const struct neap_graph *graph, const struct node *node);
 
 /* Of a node that ranks share: its elements, and what it receives into besides the kernel's workspace. */
 struct rank_part {
@@ -71,13 +82,14 @@ struct rank_part {
 struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph,
                                const struct node *node, const struct memory_format *formats, int ranks);
 
-/* What a rank sends, and in how many exchanges, in one run of all nodes, where each rank has a micro-batch.
- */
+/* What a rank sends, and in how many exchanges, in one run of a plan's schedule [length], where each rank has
+ * a micro-batch. NULL: of all nodes once. */
 struct expected_traffic {
   int64_t calls;
   uint64_t sent; /* bytes */
 };
-struct expected_traffic ranks_expect(const struct lowered *lowered, int rank, int ranks);
+struct expected_traffic ranks_expect(const struct lowered *lowered, const int32_t *schedule, int32_t length,
+                                     int rank, int ranks);
 
 /* Runs a node that ranks share, as kernel->run does; `context` has ranks. */
 neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel, void *const *inputs,

@@ -118,6 +118,8 @@ OP(DEQUANTISE, dequantise) /* a parameter in a quantised type -> its numbers; ma
 /* fetch.c: of a parameter that lies on disk; made by a rewrite */
 OP(FETCH, fetch)           /* w -> the same in memory */
 OP(FETCH_ROWS, fetch_rows) /* table, ids -> its rows */
+/* shares.c: of a parameter of which each rank has a share; made by a rewrite */
+OP(ALL_GATHER, all_gather) /* w -> all of it */
 /* sparse.c */
 OP(DENSIFY, densify)                     /* pool, offset, positions, indices -> w */
 OP(ACCUMULATE_SPARSE, accumulate_sparse) /* pool, dw, its sums, offset, positions, indices; updates offset */

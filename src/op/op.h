@@ -105,7 +105,8 @@ enum across_ranks {
   ACROSS_NONE,
   ACROSS_SUM,   /* input 1, a gradient, is added to this rank's share of input 2, rank after rank */
   ACROSS_WHOLE, /* once for each rank, with the values that this one has, on every rank */
-  ACROSS_SHARE  /* on a share of the elements, where an operand lies in shares */
+  ACROSS_SHARE, /* on a share of the elements, where an operand lies in shares */
+  ACROSS_GATHER /* all get all shares of input 0; as often as the plan says, which is the same on all */
 };
 
 enum { ALL_OPERANDS = -1 };

@@ -1,4 +1,8 @@
-/* Frozen parameters that stay in the model's file. */
+/* Parameters that are not whole in a process's memory: their readers read what a node brings. Frozen ones may
+ * stay in the model's file (OP_FETCH); of others each of several processes may have a share (OP_ALL_GATHER).
+ */
+#include <string.h>
+
 #include "rewrite/copy.h"
 
 /* Of fewer bytes in memory a parameter is not worth a read: measured on a disk of 0.7 GB/s, which reads one
@@ -12,68 +16,99 @@ static bool can_fetch(const struct neap_graph *graph, int32_t id) {
          !graph_is_output(graph, id);
 }
 
-/* Whether a node takes rows of a table that lies on disk: it reads these alone. */
-static bool takes_rows(const struct copy *copy, const struct node *node) {
-  const int32_t table = node->op == OP_GATHER ? node->inputs[0] : NO_TENSOR;
-  return table != NO_TENSOR && can_fetch(copy->from, table);
+/* A parameter of fewer bytes is whole in each process: an exchange takes longer than what it saves is worth.
+ */
+static const uint64_t least_shared_bytes = 16 << 10;
+
+/* Values of sparse parameters change places, so that all processes have them. */
+static bool can_share(const struct neap_graph *graph, const struct tensor *t) {
+  const int32_t id = (int32_t)(t - graph->tensors.data);
+  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->on_disk &&
+         strcmp(t->name, SPARSE_POOL) != 0 &&
+         dtype_bytes(t->dtype, (uint64_t)t->elements) >= least_shared_bytes && !graph_is_output(graph, id);
 }
 
-static neap_status fetch_rows(struct copy *copy, const struct node *node, const int32_t *on_disk) {
-  int32_t inputs[2] = {on_disk[node->inputs[0]]};
+static bool is_shared(const struct neap_graph *graph, int32_t id) {
+  const struct tensor *t = &graph->tensors.data[id];
+  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && t->shares > 1;
+}
+
+/* How parameters are brought. */
+struct way {
+  bool (*can)(const struct neap_graph *graph, int32_t id);
+  enum op op;
+  bool from_disk; /* some readers then read them row by row */
+  const char *suffix;
+};
+
+/* Whether a node takes rows of a table that lies on disk: it reads these alone. */
+static bool takes_rows(const struct copy *copy, const struct way *way, const struct node *node) {
+  const int32_t table = node->op == OP_GATHER ? node->inputs[0] : NO_TENSOR;
+  return way->from_disk && table != NO_TENSOR && can_fetch(copy->from, table);
+}
+
+static neap_status fetch_rows(struct copy *copy, const struct node *node, const int32_t *kept) {
+  int32_t inputs[2] = {kept[node->inputs[0]]};
   TRY(copy_tensor(copy, node->inputs[1], &inputs[1]));
   return graph_apply(copy->to, OP_FETCH_ROWS, node->name, &node->attributes, inputs, 2,
                      &copy->map[node->outputs[0]]);
 }
 
-/* Whether a node reads a matrix that lies on disk itself, some rows at a time: the loss its weights. */
-static bool reads_rows(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+/* Whether a node reads the parameter as it is kept: a loss some rows at a time of the weights that lie on
+ * disk, an update the process's own share. */
+static bool reads_kept(const struct neap_graph *graph, const struct way *way, const struct node *node,
+                       int32_t slot) {
+  if (!way->from_disk) return node->pass == NEAP_PASS_UPDATE;
   return node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS &&
          graph->tensors.data[node->inputs[slot]].view_of < 0;
 }
 
-/* Copies a node; what it reads row by row is the parameter, whatever others have fetched. */
-static neap_status copy_reader(struct copy *copy, const struct node *node, const int32_t *on_disk) {
-  int32_t *map = NULL, fetched = NO_TENSOR;
+/* Copies a node; what it reads as it is kept is the parameter, whatever others have brought. */
+static neap_status copy_reader(struct copy *copy, const struct way *way, const struct node *node,
+                               const int32_t *kept) {
+  int32_t *map = NULL, brought = NO_TENSOR;
   for (int32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != NO_TENSOR && reads_rows(copy->from, node, i) &&
-        on_disk[node->inputs[i]] != NO_TENSOR) {
+    if (node->inputs[i] != NO_TENSOR && reads_kept(copy->from, way, node, i) &&
+        kept[node->inputs[i]] != NO_TENSOR) {
       map = &copy->map[node->inputs[i]];
-      fetched = *map;
-      *map = on_disk[node->inputs[i]];
+      brought = *map;
+      *map = kept[node->inputs[i]];
     }
   const neap_status status = copy_node(copy, *node);
-  if (map != NULL) *map = fetched;
+  if (map != NULL) *map = brought;
   return status;
 }
 
-/* Fetches what a node reads first. `on_disk`: by tensor of the old graph, the parameter without bytes. */
-static neap_status fetch_for(struct copy *copy, const struct node *node, const int32_t *on_disk) {
+/* Brings what a node reads first. `kept`: by tensor of the old graph, the parameter that is not whole. */
+static neap_status bring_for(struct copy *copy, const struct way *way, const struct node *node,
+                             const int32_t *kept) {
   for (int32_t i = 0; i < node->input_count; i++) {
-    if (node->inputs[i] == NO_TENSOR || reads_rows(copy->from, node, i)) continue;
+    if (node->inputs[i] == NO_TENSOR || reads_kept(copy->from, way, node, i)) continue;
     const int32_t old = graph_storage(copy->from, node->inputs[i]);
-    if (on_disk[old] == NO_TENSOR || copy->map[old] != on_disk[old]) continue;
-    TRY(graph_apply(copy->to, OP_FETCH, copy->from->tensors.data[old].name, &(union attributes){0},
-                    &on_disk[old], 1, &copy->map[old]));
+    if (kept[old] == NO_TENSOR || copy->map[old] != kept[old]) continue;
+    TRY(graph_apply(copy->to, way->op, copy->from->tensors.data[old].name, &(union attributes){0}, &kept[old],
+                    1, &copy->map[old]));
   }
   return NEAP_OK;
 }
 
-static neap_status rewrite_all(struct copy *copy, int32_t *on_disk) {
+static neap_status rewrite_all(struct copy *copy, const struct way *way, int32_t *kept) {
   const struct neap_graph *from = copy->from;
   for (int32_t t = 0; t < (int32_t)from->tensors.count; t++) {
-    on_disk[t] = can_fetch(from, t) ? copy->map[t] : NO_TENSOR;
-    if (on_disk[t] != NO_TENSOR) copy->to->tensors.data[on_disk[t]].on_disk = true;
+    kept[t] = way->can(from, t) ? copy->map[t] : NO_TENSOR;
+    if (kept[t] == NO_TENSOR) continue;
+    copy->to->tensors.data[kept[t]].on_disk = way->from_disk;
   }
   for (size_t v = 0; v < from->nodes.count; v++) {
     const struct node *node = &from->nodes.data[v];
-    if (takes_rows(copy, node)) {
-      TRY(fetch_rows(copy, node, on_disk));
+    if (takes_rows(copy, way, node)) {
+      TRY(fetch_rows(copy, node, kept));
       continue;
     }
-    TRY(fetch_for(copy, node, on_disk));
-    TRY(copy_reader(copy, node, on_disk));
+    TRY(bring_for(copy, way, node, kept));
+    TRY(copy_reader(copy, way, node, kept));
   }
-  copy->to->name = region_format(&copy->to->region, "%s" FETCH_SUFFIX, from->name);
+  copy->to->name = region_format(&copy->to->region, "%s%s", from->name, way->suffix);
   RETURN_IF(copy->to->name == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", from->name);
   return NEAP_OK;
 }
@@ -84,12 +119,28 @@ bool rewrite_can_fetch(const struct neap_graph *graph) {
   return false;
 }
 
-neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **out) {
+static neap_status rewrite_by(const struct neap_graph *graph, const struct way *way,
+                              struct neap_graph **out) {
   struct copy copy;
-  int32_t *on_disk = calloc(graph->tensors.count + 1, sizeof *on_disk);
-  RETURN_IF(on_disk == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
+  int32_t *kept = calloc(graph->tensors.count + 1, sizeof *kept);
+  RETURN_IF(kept == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
   neap_status status = copy_begin(&copy, graph, NULL);
-  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, on_disk), out);
-  free(on_disk);
+  if (status == NEAP_OK) status = copy_end(&copy, rewrite_all(&copy, way, kept), out);
+  free(kept);
   return status;
+}
+
+neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **out) {
+  const struct way way = {.can = can_fetch, .op = OP_FETCH, .from_disk = true, .suffix = FETCH_SUFFIX};
+  return rewrite_by(graph, &way, out);
+}
+
+void graph_share(struct neap_graph *graph, int32_t ranks) {
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    if (can_share(graph, &graph->tensors.data[t])) graph->tensors.data[t].shares = ranks;
+}
+
+neap_status rewrite_gather(const struct neap_graph *graph, struct neap_graph **out) {
+  const struct way way = {.can = is_shared, .op = OP_ALL_GATHER, .suffix = SHARES_SUFFIX};
+  return rewrite_by(graph, &way, out);
 }

@@ -102,8 +102,15 @@ neap_status find_linear_weights(const struct neap_graph *graph, bool *linear);
 neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **out);
 #define FETCH_SUFFIX "+disk"
 
-/* Whether the graph has such a parameter. */
+/* Whether the graph has a parameter for it. */
 bool rewrite_can_fetch(const struct neap_graph *graph);
+
+/* Gives each of several processes a share of every large parameter that is not on disk: on a forward graph,
+ * after rewrite_fetch. rewrite_gather then makes a node AllGather for what reads one, but for updates; of a
+ * training graph, or one that evaluates. That graph's name ends in SHARES_SUFFIX. */
+void graph_share(struct neap_graph *graph, int32_t ranks);
+neap_status rewrite_gather(const struct neap_graph *graph, struct neap_graph **out);
+#define SHARES_SUFFIX "+shares"
 
 /* Cross-entropies of logits take the weights of their classes from an input CLASS_WEIGHTS, f32 [classes]. On
  * a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such loss, or several of different classes. */

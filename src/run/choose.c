@@ -113,6 +113,10 @@ neap_status check_session_options(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
+bool shards_all(const struct neap_session_options *o) {
+  return o->shard == NEAP_SHARD_ALL && o->collective != NULL && o->collective->size > 1;
+}
+
 bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *o) {
   return o->predict || graph->loss < 0;
 }
@@ -206,6 +210,7 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     if (status != NEAP_OK) return status;
     made = next;
   }
+  if (shards_all(options)) graph_share(made, options->collective->size);
   if (options->byte_input.name != NULL) {
     const neap_status status = rewrite_bytes(made, &options->byte_input, &next);
     neap_graph_free(made);
@@ -232,8 +237,14 @@ static neap_status make_main_graph(const struct neap_graph *graph, const struct 
     return NEAP_OK;
   }
   if (status == NEAP_OK) status = graph_add_training(made, &optimizer);
-  if (status == NEAP_OK) status = rewrite_accumulate(made, out);
-  neap_graph_free(made);
+  struct neap_graph *next;
+  if (status == NEAP_OK) status = replace_graph(rewrite_accumulate(made, &next), &made, &next);
+  if (status == NEAP_OK && shards_all(options))
+    status = replace_graph(rewrite_gather(made, &next), &made, &next);
+  if (status == NEAP_OK)
+    *out = made;
+  else
+    neap_graph_free(made);
   return status;
 }
 
@@ -501,8 +512,7 @@ static neap_status make_plan(struct choice *c, const struct neap_graph *training
 
 /* ---- A plan file ---- */
 
-/* The variant that the name of a plan's graph ends in; the base where there is none. */
-static neap_variant variant_of_name(const char *graph, const char *name) {
+neap_variant variant_of_name(const char *graph, const char *name) {
   const size_t length = strlen(graph);
   if (strncmp(name, graph, length) != 0 || name[length] != '+') return NEAP_VARIANT_BASE;
   for (int32_t v = NEAP_VARIANT_BASE + 1; v < graph_variant_count; v++)
@@ -542,12 +552,13 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
                    (unsigned long long)peak, (unsigned long long)c->budget);
 }
 
+/* `given`: the plan; NULL: it is read from options->plan_file. */
 static neap_status read_plan(struct choice *c, const struct neap_graph *training,
-                             const struct neap_session_options *options, uint64_t reserve,
-                             uint64_t *smallest) {
+                             const struct neap_session_options *options, const struct neap_plan *given,
+                             uint64_t reserve, uint64_t *smallest) {
   TRY(lower_with_costs(training, options, NULL, &c->lowered));
   TRY(resolve_budget(c, options, reserve));
-  TRY(neap_plan_read(options->plan_file, &c->plan));
+  TRY(given != NULL ? plan_create(given, &c->plan) : neap_plan_read(options->plan_file, &c->plan));
   struct lowered *other;
   const neap_variant variant = variant_of_name(training->name, c->plan->graph);
   TRY(lower_variant(training, variant, options, &other));
@@ -557,7 +568,7 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
   }
   c->variant = other != NULL ? variant : NEAP_VARIANT_BASE;
   restate_costs(c->lowered->step, c->plan);
-  return check_file(c, options->plan_file, smallest);
+  return check_file(c, given != NULL ? "rank 0" : options->plan_file, smallest);
 }
 
 /* ---- The whole ---- */
@@ -576,14 +587,16 @@ void choice_free(struct choice *choice) {
 
 /* As the options say where frozen weights lie. */
 static neap_status choose_with(const struct neap_graph *graph, const struct neap_session_options *options,
-                               uint64_t reserve, uint64_t *smallest, struct choice *out) {
+                               const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
+                               struct choice *out) {
   struct neap_graph *training = NULL;
   struct choice choice = {.base_on_disk = options->base_on_disk};
   TRY(make_main_graph(graph, options, &training));
-  neap_status status = options->plan_file != NULL ? read_plan(&choice, training, options, reserve, smallest)
-                                                  : make_plan(&choice, training, options, reserve, smallest);
+  const bool replays = given != NULL || options->plan_file != NULL;
+  neap_status status = replays ? read_plan(&choice, training, options, given, reserve, smallest)
+                               : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
-  const bool fixed = options->plan_file != NULL || choice.base_on_disk != NEAP_DISK_ALWAYS;
+  const bool fixed = replays || choice.base_on_disk != NEAP_DISK_ALWAYS;
   if (status == NEAP_OK && !fixed) status = prefetch_within(&choice);
   if (status != NEAP_OK) {
     choice_free(&choice);
@@ -608,10 +621,10 @@ static neap_status may_fetch(const struct neap_graph *graph, const struct neap_s
   return NEAP_OK;
 }
 
-/* A saved plan has where they lie in the name of its graph. */
-static neap_status lies_on_disk(const char *plan_file, bool *does) {
+/* A plan has where they lie in the name of its graph. */
+static neap_status lies_on_disk(const char *plan_file, const struct neap_plan *given, bool *does) {
   struct neap_plan *plan;
-  TRY(neap_plan_read(plan_file, &plan));
+  TRY(given != NULL ? plan_create(given, &plan) : neap_plan_read(plan_file, &plan));
   *does = strstr(plan->graph, FETCH_SUFFIX) != NULL;
   neap_plan_free(plan);
   return NEAP_OK;
@@ -625,24 +638,26 @@ static void take_lesser(struct choice *one, struct choice *other, struct choice 
 }
 
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
-                        uint64_t reserve, uint64_t *smallest, struct choice *out) {
+                        const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
+                        struct choice *out) {
   struct neap_session_options in_memory = *options, on_disk = *options;
   struct choice one, other;
+  const bool replays = given != NULL || options->plan_file != NULL;
   bool may, replayed = false;
   in_memory.base_on_disk = NEAP_DISK_NEVER;
   on_disk.base_on_disk = NEAP_DISK_ALWAYS;
   TRY(check_session_options(options));
   TRY(may_fetch(graph, options, &may));
-  if (may && options->plan_file != NULL) TRY(lies_on_disk(options->plan_file, &replayed));
+  if (may && replays) TRY(lies_on_disk(options->plan_file, given, &replayed));
   if (options->base_on_disk == NEAP_DISK_ALWAYS || replayed)
-    return choose_with(graph, &on_disk, reserve, smallest, out);
-  if (!may || options->plan_file != NULL) return choose_with(graph, &in_memory, reserve, smallest, out);
+    return choose_with(graph, &on_disk, given, reserve, smallest, out);
+  if (!may || replays) return choose_with(graph, &in_memory, given, reserve, smallest, out);
   const bool least =
       options->budget == NEAP_BUDGET_MIN && options->budget_fraction <= 0 && options->process_budget == 0;
-  const neap_status status = choose_with(graph, &in_memory, reserve, NULL, least ? &one : out);
-  if (status == NEAP_OVER_BUDGET) return choose_with(graph, &on_disk, reserve, smallest, out);
+  const neap_status status = choose_with(graph, &in_memory, NULL, reserve, NULL, least ? &one : out);
+  if (status == NEAP_OVER_BUDGET) return choose_with(graph, &on_disk, NULL, reserve, smallest, out);
   if (status != NEAP_OK || !least) return status;
-  const neap_status second = choose_with(graph, &on_disk, reserve, smallest, &other);
+  const neap_status second = choose_with(graph, &on_disk, NULL, reserve, smallest, &other);
   if (second == NEAP_OK)
     take_lesser(&one, &other, out);
   else
@@ -742,7 +757,7 @@ neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options 
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs options and a graph");
   neap_session_options settled = *options;
   TRY(available_memory_settle(&settled, NULL));
-  TRY(choose_plan(graph, &settled, PROCESS_RESERVE, smallest, &choice));
+  TRY(choose_plan(graph, &settled, NULL, PROCESS_RESERVE, smallest, &choice));
   *step = choice.lowered->step;
   *plan = choice.plan;
   choice.lowered->step = NULL;

@@ -32,6 +32,8 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
 /* NEAP_INVALID_ARGUMENT: an enumerator that is none, or a number that is none or out of its range. */
 /* Whether processes that train together can have a session with these options. */
 neap_status check_ranks(const struct neap_session_options *options);
+/* Whether each of several processes has a share of large parameters. */
+bool shards_all(const struct neap_session_options *options);
 neap_status check_session_options(const struct neap_session_options *options);
 
 /* The training step of a graph: fused, differentiated, in the variant that options name (the base for AUTO),
@@ -46,6 +48,9 @@ neap_status settle_share(const struct neap_graph *graph, struct neap_session_opt
 /* The same in a variant, for a session that has `like`: its variables lie as they do there. */
 neap_status lower_training_like(const struct neap_graph *graph, const struct neap_session_options *options,
                                 neap_variant variant, const struct lowered *like, struct lowered **out);
+
+/* The variant that the name of a plan's graph ends in; the base where the name ends in no variant. */
+neap_variant variant_of_name(const char *graph, const char *name);
 
 struct choice {
   neap_variant variant;
@@ -67,9 +72,11 @@ enum { PROCESS_GROWTH = 3 << 20, PROCESS_RESERVE = 2 * PROCESS_GROWTH };
  * variant in the name of its graph. Where it is left open whether frozen weights lie on disk, they do where
  * the budget is not met otherwise; for the least budget, where less is needed so. `out` is freed with
  * choice_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is the smallest budget that one of them meets.
- * `reserve`: of a budget for the process, what comes to the rest later. */
+ * `reserve`: of a budget for the process, what comes to the rest later. `given`: NULL, or a plan that is
+ * taken as one of a file is. */
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
-                        uint64_t reserve, uint64_t *smallest, struct choice *out);
+                        const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
+                        struct choice *out);
 
 void choice_free(struct choice *choice);
 

@@ -1,13 +1,16 @@
 #include "kernel/ranks.h"
 #include "neap_collective.h"
 #include "run/choose.h"
+#include "step/plan.h"
 
 /* What a rank sends in a step: in each round of micro-batches, and where the step ends. */
-static void find_most(const struct lowered *main, const struct lowered *end, int ranks, int64_t rounds,
-                      neap_exchanges *most) {
+static void find_most(const struct lowered *main, const struct lowered *end, const struct neap_plan *plan,
+                      int ranks, int64_t rounds, neap_exchanges *most) {
+  const int32_t *schedule = plan != NULL ? plan->schedule : NULL;
   for (int rank = 0; rank < ranks; rank++) {
-    const struct expected_traffic round = ranks_expect(main, rank, ranks),
-                                  last = ranks_expect(end, rank, ranks);
+    const struct expected_traffic round = ranks_expect(main, schedule, plan != NULL ? plan->length : 0, rank,
+                                                       ranks),
+                                  last = ranks_expect(end, NULL, 0, rank, ranks);
     const neap_exchanges one = {.calls = rounds * round.calls + last.calls,
                                 .sent_bytes = (uint64_t)rounds * round.sent + last.sent};
     if (one.sent_bytes > most->sent_bytes || rank == 0) *most = one;
@@ -25,8 +28,31 @@ static neap_status lower_end(const struct lowered *main, const neap_session_opti
   return status;
 }
 
+/* Replaces the base by the variant that a plan is for. */
+static neap_status lower_as_planned(const neap_graph *graph, const neap_session_options *options,
+                                    const struct neap_plan *plan, struct lowered **main) {
+  neap_session_options other = *options;
+  struct lowered *lowered;
+  if (plan == NULL || options->variant != NEAP_VARIANT_AUTO) return NEAP_OK;
+  other.variant = variant_of_name((*main)->graph->name, plan->graph);
+  if (other.variant == NEAP_VARIANT_BASE) return NEAP_OK;
+  TRY(lower_training(graph, &other, &lowered));
+  lowered_free(*main);
+  *main = lowered;
+  return NEAP_OK;
+}
+
+/* Whether a plan is one of the step's nodes. */
+static neap_status check_nodes(const struct neap_step *step, const struct neap_plan *plan) {
+  for (int32_t i = 0; plan != NULL && i < plan->length; i++)
+    RETURN_IF(plan->schedule[i] < 0 || plan->schedule[i] >= step->node_count, NEAP_INVALID_PLAN,
+              "exchanges: position %d of the plan has node %d; the step has nodes 0 to %d", i,
+              plan->schedule[i], step->node_count - 1);
+  return NEAP_OK;
+}
+
 neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
-                                neap_exchanges *exchanges) {
+                                const neap_plan *plan, neap_exchanges *exchanges) {
   NEED(exchanges);
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "exchanges: need options and a graph");
   struct lowered *main = NULL, *end = NULL;
@@ -35,8 +61,10 @@ neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_opti
   TRY(check_ranks(options));
   if (ranks <= 1) return NEAP_OK;
   TRY(lower_training(graph, options, &main));
-  const neap_status status = lower_end(main, options, &end);
-  if (status == NEAP_OK) find_most(main, end, ranks, options->micro_batches / ranks, exchanges);
+  neap_status status = lower_as_planned(graph, options, plan, &main);
+  if (status == NEAP_OK) status = check_nodes(main->step, plan);
+  if (status == NEAP_OK) status = lower_end(main, options, &end);
+  if (status == NEAP_OK) find_most(main, end, plan, ranks, options->micro_batches / ranks, exchanges);
   if (status == NEAP_OK && options->dynamic_loss_scale) { /* whether any gradient is not finite */
     exchanges->calls++;
     exchanges->sent_bytes += (uint64_t)ranks - 1;

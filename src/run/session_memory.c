@@ -63,48 +63,53 @@ uint64_t session_place(const struct neap_session *s, int32_t tensor) {
 
 /* ---- Variables as f32 ---- */
 
-/* A variable that processes share, whole, on the host. */
-struct shared {
-  unsigned char *whole, *own; /* its elements; those of this process's share among them */
-  struct share share;
-  uint64_t size; /* bytes of an element */
-};
+static struct byte_share own_bytes(const struct neap_session *s, const struct lowered *l, int32_t tensor) {
+  return byte_share_of_rank(l->backend, &l->graph->tensors.data[tensor], l->formats[tensor],
+                            s->ranks != NULL ? s->ranks->collective->rank : 0);
+}
 
-static neap_status open_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
-                               struct shared *shared) {
-  const struct tensor *t = &l->graph->tensors.data[tensor];
-  const struct neap_collective *c = s->ranks->collective;
-  const uint64_t bytes = l->backend->format_bytes(t, l->formats[tensor]), size = dtype_bytes(t->dtype, 1);
-  const struct share share = share_of_rank((int64_t)(bytes / size), c->rank, c->size);
-  unsigned char *whole = calloc(bytes + 1, 1);
-  RETURN_IF(whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for all shares of it", t->name);
-  *shared = (struct shared){whole, whole + (uint64_t)share.first * size, share, size};
+/* Makes room on the host for all shares of a variable. */
+static neap_status open_shared(const struct lowered *l, int32_t tensor, struct byte_share own,
+                               unsigned char **whole) {
+  *whole = calloc(own.whole + 1, 1);
+  RETURN_IF(*whole == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for all shares of it",
+            l->graph->tensors.data[tensor].name);
   return NEAP_OK;
+}
+
+/* Reads the own share into where it stands in `whole`, and gets those of the others. */
+static neap_status gather_shares(const struct neap_session *s, const struct lowered *l, int32_t tensor,
+                                 uint64_t place, struct byte_share own, unsigned char *whole) {
+  const struct traffic of_steps = s->ranks->traffic;
+  const uint64_t unit = (uint64_t)dtype_rows[l->graph->tensors.data[tensor].dtype].block_bytes;
+  TRY(device_read(&s->memory, place, whole + own.first, own.count));
+  const neap_status status = ranks_gather(s->ranks, whole, (int64_t)(own.whole / unit), unit);
+  s->ranks->traffic = of_steps; /* what is read belongs to no step */
+  return status;
 }
 
 static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  uint64_t place, float *plain) {
-  const struct tensor *t = &l->graph->tensors.data[tensor];
-  const struct traffic of_steps = s->ranks->traffic;
-  struct shared x;
-  TRY(open_shared(s, l, tensor, &x));
-  neap_status status = device_read(&s->memory, place, x.own, (uint64_t)x.share.count * x.size);
-  if (status == NEAP_OK) status = ranks_gather(s->ranks, x.whole, x.share.whole, x.size);
-  s->ranks->traffic = of_steps; /* what is read belongs to no step */
+  const struct byte_share own = own_bytes(s, l, tensor);
+  unsigned char *whole;
+  TRY(open_shared(l, tensor, own, &whole));
+  neap_status status = gather_shares(s, l, tensor, place, own, whole);
   if (status == NEAP_OK)
-    status = l->backend->export_variable(l->state, t, l->formats[tensor], x.whole, plain);
-  free(x.whole);
+    status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor], l->formats[tensor], whole,
+                                         plain);
+  free(whole);
   return status;
 }
 
 static neap_status import_shared(struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  const float *plain, uint64_t place) {
-  const struct tensor *t = &l->graph->tensors.data[tensor];
-  struct shared x;
-  TRY(open_shared(s, l, tensor, &x));
-  neap_status status = l->backend->import_variable(l->state, t, l->formats[tensor], plain, x.whole);
-  if (status == NEAP_OK) status = device_write(&s->memory, place, x.own, (uint64_t)x.share.count * x.size);
-  free(x.whole);
+  const struct byte_share own = own_bytes(s, l, tensor);
+  unsigned char *whole;
+  TRY(open_shared(l, tensor, own, &whole));
+  neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
+                                                   l->formats[tensor], plain, whole);
+  if (status == NEAP_OK) status = device_write(&s->memory, place, whole + own.first, own.count);
+  free(whole);
   return status;
 }
 
@@ -132,4 +137,27 @@ neap_status session_import(struct neap_session *s, const struct lowered *l, int3
                                                          l->formats[tensor], plain, base + place);
   device_leave(&s->memory);
   return status;
+}
+
+/* ---- As they lie ---- */
+
+neap_status session_read_bytes(const struct neap_session *s, int32_t tensor, void *bytes) {
+  const struct byte_share own = own_bytes(s, s->main, tensor);
+  const uint64_t place = session_place(s, tensor);
+  return is_shared(s->main, tensor) ? gather_shares(s, s->main, tensor, place, own, bytes)
+                                    : device_read(&s->memory, place, bytes, own.whole);
+}
+
+neap_status session_write_bytes(struct neap_session *s, int32_t tensor, uint64_t first, uint64_t count,
+                                const void *bytes) {
+  const struct byte_share own = own_bytes(s, s->main, tensor);
+  const uint64_t begin = first > own.first ? first : own.first, theirs = own.first + own.count,
+                 end = first + count < theirs ? first + count : theirs;
+  if (begin >= end) return NEAP_OK;
+  return device_write(&s->memory, session_place(s, tensor) + (begin - own.first),
+                      (const unsigned char *)bytes + (begin - first), end - begin);
+}
+
+struct byte_share session_own_bytes(const struct neap_session *s, int32_t tensor) {
+  return own_bytes(s, s->main, tensor);
 }

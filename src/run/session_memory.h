@@ -23,4 +23,15 @@ neap_status session_export(const struct neap_session *session, const struct lowe
 neap_status session_import(struct neap_session *session, const struct lowered *lowered, int32_t tensor,
                            const float *plain, uint64_t place);
 
+/* Reads a resident tensor of the graph of `main` as it lies: `bytes` [all of it], of one that processes share
+ * all shares, so that every rank makes this call. */
+neap_status session_read_bytes(const struct neap_session *session, int32_t tensor, void *bytes);
+
+/* Writes `count` bytes of one from byte `first` on: those of them that this process has. */
+neap_status session_write_bytes(struct neap_session *session, int32_t tensor, uint64_t first, uint64_t count,
+                                const void *bytes);
+
+/* Which bytes of one this process has. They lie at session_place. */
+struct byte_share session_own_bytes(const struct neap_session *session, int32_t tensor);
+
 #endif

@@ -13,6 +13,7 @@
 #include "run/give_up.h"
 #include "run/prefetch.h"
 #include "run/session_memory.h"
+#include "run/session_ranks.h"
 #include "run/variables.h"
 
 /* ---- Evaluation ---- */
@@ -21,12 +22,15 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
                                     const struct neap_session_options *options,
                                     const struct lowered *training, int64_t outputs, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
-  struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL;
+  struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL, *gathering = NULL;
   lowering.outputs = outputs;
   TRY(make_forward_graph(graph, options, &forward));
   neap_status status = rewrite_prune(forward, outputs, &pruned);
   if (status == NEAP_OK) status = rewrite_evaluation(pruned, &evaluation);
-  if (status == NEAP_OK) status = lower(evaluation, backend_of(options), &lowering, training, out);
+  if (status == NEAP_OK && shards_all(options)) status = rewrite_gather(evaluation, &gathering);
+  if (status == NEAP_OK)
+    status = lower(gathering != NULL ? gathering : evaluation, backend_of(options), &lowering, training, out);
+  neap_graph_free(gathering);
   neap_graph_free(evaluation);
   neap_graph_free(pruned);
   neap_graph_free(forward);
@@ -190,8 +194,17 @@ static neap_status plan_shape(struct neap_session *s, const neap_graph *graph, s
   TRY(neap_plan_make(p->lowered->step, budget, "auto", NULL, &p->plan));
   TRY(prefetch(p->lowered, budget, &p->plan));
   TRY(neap_plan_check(p->lowered->step, p->plan, &result));
-  TRY(make_evaluation(s, graph, &shape->evaluation));
-  TRY(make_program(s, p));
+  return make_evaluation(s, graph, &shape->evaluation);
+}
+
+static neap_status make_shape(struct neap_session *s, const neap_graph *graph, struct session_shape *shape) {
+  const neap_status status = plan_shape(s, graph, shape);
+  if (shards_all(&s->options)) {
+    TRY(ranks_follow_first(s->options.collective, &shape->step, status));
+    TRY(ranks_follow_first(s->options.collective, &shape->evaluation, NEAP_OK));
+  }
+  TRY(status);
+  TRY(make_program(s, &shape->step));
   return make_program(s, &shape->evaluation);
 }
 
@@ -204,7 +217,7 @@ neap_status neap_session_add_graph(neap_session *s, const neap_graph *graph, int
     TRY(vector_push(&s->shapes,
                     ((struct session_shape){s->programs[PROGRAM_STEP], s->programs[PROGRAM_EVALUATE]})));
   struct session_shape shape = {0};
-  neap_status status = plan_shape(s, graph, &shape);
+  neap_status status = make_shape(s, graph, &shape);
   if (status == NEAP_OK) status = vector_push(&s->shapes, shape);
   if (status == NEAP_OK) {
     *index = (int)s->shapes.count - 1;
@@ -266,12 +279,13 @@ static neap_status plan_both(struct neap_session *s, const struct neap_graph *gr
   return list_outputs(s, graph);
 }
 
-static neap_status plan_main(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
-                             uint64_t *smallest) {
+/* `given`: as choose_plan has it. */
+static neap_status plan_main(struct neap_session *s, const neap_graph *graph, const struct neap_plan *given,
+                             uint64_t reserve, uint64_t *smallest) {
   struct choice choice;
   if (has_parts(graph)) return plan_both(s, graph, reserve, smallest);
   const bool predicts = predicts_only(graph, &s->options);
-  TRY(choose_plan(graph, &s->options, reserve, smallest, &choice));
+  TRY(choose_plan(graph, &s->options, given, reserve, smallest, &choice));
   s->main = choice.lowered;
   s->plan = choice.plan;
   s->variant = choice.variant;
@@ -284,6 +298,32 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, ui
   if (predicts) return NEAP_OK;
   TRY(make_around(s, smallest));
   return make_evaluation(s, graph, &s->programs[PROGRAM_EVALUATE]);
+}
+
+/* Forgets what was planned. */
+static void forget_plans(struct neap_session *s) {
+  for (int kind = PROGRAM_COUNT; kind-- > 0;) release_program(&s->programs[kind]);
+  s->main = NULL;
+  s->plan = NULL;
+}
+
+/* The first process plans; the others replay its plan where it fits their budget, and else, where plans may
+ * differ, plan for themselves. Evaluations follow one plan, too, where plans may not differ. */
+static neap_status plan_together(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
+                                 uint64_t *smallest) {
+  const struct neap_collective *c = s->options.collective;
+  struct neap_plan *given = NULL;
+  neap_status status = c->rank == 0 ? plan_main(s, graph, NULL, reserve, smallest) : NEAP_OK;
+  TRY(collective_share_status(c, status));
+  TRY(ranks_hand_plan(c, s->plan, &given));
+  if (c->rank > 0) status = plan_main(s, graph, given, reserve, smallest);
+  neap_plan_free(given);
+  if (status == NEAP_OVER_BUDGET && !shards_all(&s->options)) {
+    forget_plans(s);
+    status = plan_main(s, graph, NULL, reserve, smallest);
+  }
+  TRY(collective_share_status(c, status));
+  return shards_all(&s->options) ? ranks_follow_first(c, &s->programs[PROGRAM_EVALUATE], NEAP_OK) : NEAP_OK;
 }
 
 /* What the process takes once the memory is mapped: programs, by their nodes, and what does not depend on the
@@ -311,10 +351,11 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
                           uint64_t *smallest, uint64_t *beyond) {
   s->ran = PROGRAM_COUNT;
   s->loss_scale = loss_scale_of(&s->options);
-  TRY(plan_main(s, graph, reserve, smallest));
-  if (s->options.collective != NULL && s->options.collective->size > 1)
-    TRY(ranks_open(s->options.collective, &s->region, &s->ranks));
+  const bool together = s->options.collective != NULL && s->options.collective->size > 1;
+  TRY(together ? plan_together(s, graph, reserve, smallest) : plan_main(s, graph, NULL, reserve, smallest));
+  if (together) TRY(ranks_open(s->options.collective, &s->region, &s->ranks));
   *beyond = beyond_process(s);
+  if (together) TRY(ranks_most(s->options.collective, beyond)); /* then all plan again */
   if (*beyond > 0) return NEAP_OVER_BUDGET;
   TRY(session_map_memory(s));
   TRY(make_programs(s));

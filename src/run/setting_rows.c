@@ -135,6 +135,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora", .key = "base"},
     {"base-on-disk", "auto|always|never", "auto, by budget", "where frozen weights lie while adapters are trained: in memory, or in the model's file, which is read as they are needed", FIELD(WORD, session.base_on_disk),
      .flags = STEP, .verbs = TRAIN | STEPS | EVALUATE},
+    {"shard", "states|all", "states", "what each of several processes has a share of: the optimizer's states; all: large weights, too, which are gathered as they are read", FIELD(WORD, session.shard),
+     .flags = STEP, .verbs = TRAIN | PLAN},
     {"lora", "R", "0: none", "train adapters of rank R beside linear layers, which stay as they are (LoRA)", FIELD(INT, session.lora), 0, SIZE_LIMIT,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "lora"},
     {"lora-alpha", "X", "8", "adapters count X / R times", FIELD(FLOAT, session.lora_alpha),

@@ -76,7 +76,8 @@ struct roofline roofline_of(const neap_speed *speed) {
   return (struct roofline){.f32_flops = speed->f32_flops,
                            .bf16_flops = speed->bf16_flops,
                            .bytes = speed->memory_bytes,
-                           .disk = speed->disk_bytes > 0 ? speed->disk_bytes : usual_roofline.disk};
+                           .disk = speed->disk_bytes > 0 ? speed->disk_bytes : usual_roofline.disk,
+                           .exchange = usual_roofline.exchange};
 }
 
 struct roofline machine_roofline(int threads) {

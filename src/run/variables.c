@@ -179,7 +179,7 @@ static neap_status need_blocks(const struct neap_session *s, int32_t index, size
 neap_status session_read_blocks(const struct neap_session *s, int32_t index, void *blocks) {
   size_t bytes;
   TRY(need_blocks(s, index, &bytes));
-  return device_read(&s->memory, session_place(s, s->variables[index].tensor), blocks, bytes);
+  return session_read_bytes(s, s->variables[index].tensor, blocks);
 }
 
 neap_status session_write_rows(struct neap_session *s, int32_t index, int64_t first, int64_t rows,
@@ -187,14 +187,14 @@ neap_status session_write_rows(struct neap_session *s, int32_t index, int64_t fi
   size_t bytes;
   TRY(need_blocks(s, index, &bytes));
   const uint64_t row = bytes / (uint64_t)tensor_of(s, index)->dims[0];
-  return device_write(&s->memory, session_place(s, s->variables[index].tensor) + (uint64_t)first * row,
-                      blocks, (uint64_t)rows * row);
+  return session_write_bytes(s, s->variables[index].tensor, (uint64_t)first * row, (uint64_t)rows * row,
+                             blocks);
 }
 
 neap_status session_write_blocks(struct neap_session *s, int32_t index, const void *blocks) {
   size_t bytes;
   TRY(need_blocks(s, index, &bytes));
-  return device_write(&s->memory, session_place(s, s->variables[index].tensor), blocks, bytes);
+  return session_write_bytes(s, s->variables[index].tensor, 0, bytes, blocks);
 }
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
@@ -328,9 +328,8 @@ neap_status initialise_variable(struct neap_session *s, int32_t index, float *da
     const int64_t count = piece_length(t, first);
     fill_first_values(t, seed, stream, first, count, data);
     TRY(quantise(t->dtype, t->name, row_elements(t), count, data, data));
-    TRY(device_write(&s->memory,
-                     session_place(s, s->variables[index].tensor) + dtype_bytes(t->dtype, (uint64_t)first),
-                     data, dtype_bytes(t->dtype, (uint64_t)count)));
+    TRY(session_write_bytes(s, s->variables[index].tensor, dtype_bytes(t->dtype, (uint64_t)first),
+                            dtype_bytes(t->dtype, (uint64_t)count), data));
   }
   return NEAP_OK;
 }
@@ -354,15 +353,20 @@ static neap_status tell_not_finite(const char *path, const char *name, float val
                    path, name, isnan(value) ? "NaN" : "infinity", (long long)at, (long long)elements);
 }
 
+/* Of what processes share, each looks at its own. */
 static neap_status need_finite_blocks(const struct neap_session *s, int32_t index, const char *path,
                                       float *values) {
   const struct tensor *t = tensor_of(s, index);
-  const uint64_t place = session_place(s, s->variables[index].tensor);
-  for (int64_t first = 0; first < t->elements; first += piece_elements(t)) {
-    const int64_t count = piece_length(t, first);
-    const uint64_t bytes = dtype_bytes(t->dtype, (uint64_t)count);
+  const struct byte_share own = session_own_bytes(s, s->variables[index].tensor);
+  const uint64_t most = dtype_bytes(t->dtype, (uint64_t)piece_elements(t)),
+                 place = session_place(s, s->variables[index].tensor);
+  const int64_t of_block = dtype_rows[t->dtype].block_elements;
+  for (uint64_t at = 0; at < own.count; at += most) {
+    const uint64_t bytes = own.count - at < most ? own.count - at : most;
+    const int64_t count = (int64_t)(bytes / (uint64_t)dtype_rows[t->dtype].block_bytes) * of_block,
+                  first = (int64_t)((own.first + at) / (uint64_t)dtype_rows[t->dtype].block_bytes) * of_block;
     unsigned char *blocks = (unsigned char *)values + (uint64_t)count * sizeof *values - bytes;
-    TRY(device_read(&s->memory, place + dtype_bytes(t->dtype, (uint64_t)first), blocks, bytes));
+    TRY(device_read(&s->memory, place + at, blocks, bytes));
     dequantise(t->dtype, count, blocks, values);
     for (int64_t i = 0; i < count; i++)
       if (!isfinite(values[i]))

@@ -95,7 +95,10 @@ static double share_of(const struct training *t, const struct shape_of_step *ste
 /* A micro-batch of the step, or of one that other processes alone have a micro-batch of. */
 static neap_status run_part(struct training *t, const struct shape_of_step *step, int32_t part, double rate,
                             double counted, double weight, neap_step_result *micro) {
-  if (part >= step->parts) return neap_session_micro_step(t->session, (float)rate, 0, micro);
+  if (part >= step->parts) {
+    TRY(neap_session_select(t->session, training_graph(t, step->bucket)));
+    return neap_session_micro_step(t->session, (float)rate, 0, micro);
+  }
   TRY(loader_fill(&t->data, t->state.step, part, false));
   TRY(neap_session_select(t->session, training_part_graph(t, step->bucket, t->data.filled)));
   const double share = share_of(t, step, counted, weight);
@@ -143,15 +146,13 @@ struct batch_scores {
   int64_t correct, count;
 };
 
-/* The batch of test records from `first` on. */
-static neap_status evaluate_batch(struct training *t, int bucket, int64_t first,
-                                  struct batch_scores *scores) {
+/* Evaluates the batch that was filled, of scores->count test records. One without records only takes part in
+ * what processes do together. */
+static neap_status evaluate_batch(struct training *t, int bucket, struct batch_scores *scores) {
   neap_step_result result;
-  *scores = (struct batch_scores){0};
-  TRY(loader_fill_at(&t->data, SPLIT_TEST, bucket, first, &scores->count));
+  TRY(neap_session_evaluate(t->session, &result));
   if (scores->count == 0) return NEAP_OK;
   scores->labels = count_labels(t, bucket);
-  TRY(neap_session_evaluate(t->session, &result));
   TRY(confusion_add(&t->confusion, t->session, loader_labels(&t->data), t->data.buckets[bucket].micro));
   scores->loss = result.loss * scores->labels;
   scores->correct = result.correct;
@@ -164,7 +165,11 @@ static neap_status evaluate_rounds(struct training *t, int bucket, struct batch_
   const int32_t ranks = training_ranks(t), rank = training_rank(t);
   const int64_t micro = t->data.buckets[bucket].micro;
   for (int64_t first = 0;; first += ranks * micro) {
-    TRY(evaluate_batch(t, bucket, first + rank * micro, &all[rank]));
+    all[rank] = (struct batch_scores){0};
+    TRY(loader_fill_at(&t->data, SPLIT_TEST, bucket, first + rank * micro, &all[rank].count));
+    TRY(training_gather(t, all, sizeof *all));
+    if (all[0].count == 0) return NEAP_OK;
+    TRY(evaluate_batch(t, bucket, &all[rank]));
     TRY(training_gather(t, all, sizeof *all));
     for (int32_t r = 0; r < ranks && all[r].count > 0; r++) {
       scores->correct += all[r].correct;

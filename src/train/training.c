@@ -373,6 +373,10 @@ static neap_status add_short_graphs(struct training *t) {
     neap_model_options shape = t->shape;
     neap_graph *graph;
     if (records == t->micro || (sizes > 0 && t->parts[sizes - 1].records == records)) continue;
+    RETURN_IF(shards_all(&t->own.session), NEAP_UNSUPPORTED,
+              "--shard all: processes gather weights together, so that all have micro-batches of one size; "
+              "the last step of an epoch has one of %lld records: leave it out (--drop-last on)",
+              (long long)records);
     shape.batch = records;
     TRY(neap_model_build(t->options->model, &shape, &graph));
     const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
@@ -392,7 +396,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   neap_session_options session = t->options->session;
   session.threads = t->threads;
   session.micro_batches = t->data.micro_batches;
-  const neap_status status = training_create_session(t, &session, &result->smallest_budget);
+  const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
   if (status == NEAP_OVER_BUDGET) {
     struct ending ending;
     ending_keep(&ending, status);

@@ -44,8 +44,4 @@ neap_status training_ending(const struct training *t, enum ending_reason own, en
 /* What the report says of all processes. Where a run has come to its end. */
 neap_status training_compare(const struct training *t, neap_train_result *result);
 
-/* Creates the session. The first rank plans; the others replay its plan where it fits their budget. */
-neap_status training_create_session(struct training *t, const neap_session_options *options,
-                                    uint64_t *smallest);
-
 #endif

@@ -15,17 +15,38 @@ for options in "--steps 4" "--epochs 1 --drop-last off --micro-batch 4" "--steps
     same "$(field loss)" "$loss" "the loss of $processes processes ($options)"
     same "$(field test_accuracy)" "$accuracy" "the accuracy of $processes processes ($options)"
     same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "the measured peak"
+    [[ $options != *drop-last* ]] || continue
+    expect 0 "${run[@]}" "${given[@]}" --processes $processes --shard all --json
+    same "$(field weights_sha256)" "$weights" "weights of $processes processes that share weights ($options)"
+    same "$(field test_accuracy)" "$accuracy" "the accuracy of $processes processes that share weights ($options)"
+    same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "the measured peak where weights are shared"
   done
 done
+expect 1 "${run[@]}" --epochs 1 --drop-last off --micro-batch 4 --processes 2 --shard all
+says "all have micro-batches of one size"
+
+# A run goes on with weights in shares, or whole.
+expect 0 "${run[@]}" --steps 6 --schedule constant --evaluate off --json
+six=$(field weights_sha256)
+expect 0 "${run[@]}" --steps 3 --schedule constant --evaluate off --processes 4 --shard all --out shared
+expect 0 "$neap" train --resume shared --steps 6 --processes 2 --shard states --json
+same "$(field weights_sha256)" "$six" "weights of a run that began with shares of weights"
 
 # What is planned for one of several processes is what it takes and sends.
 step=(--model wrn-10-1 --batch 16 --micro-batch 2 --threads 1 --image 3x32x32 --classes 10)
 for processes in 2 4; do
-  expect 0 "${run[@]}" --steps 2 --evaluate off --processes $processes --json
-  peak=$(field highest_peak_bytes) sent=$(field sent_bytes)
-  expect 0 "$neap" plan "${step[@]}" --processes $processes --json
-  same "$(field peak_bytes) $(field sent_bytes_per_step)" "$peak $sent" "peak and bytes sent by $processes processes, as planned"
+  for shard in "states --budget max" "all --budget max" "all --budget min --planner evict"; do
+    read -ra sharing <<<"--shard $shard"
+    expect 0 "${run[@]}" "${sharing[@]}" --steps 2 --evaluate off --processes $processes --json
+    peak=$(field highest_peak_bytes) sent=$(field sent_bytes)
+    expect 0 "$neap" plan "${step[@]}" "${sharing[@]}" --processes $processes --json
+    same "$(field peak_bytes) $(field sent_bytes_per_step)" "$peak $sent" "peak and bytes sent by $processes processes that share $shard, as planned"
+  done
 done
+expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min --json
+least=$(field peak_bytes) resident=$(field resident_bytes)
+expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min --shard all --json
+[ "$(field peak_bytes)" -lt $((least * 3 / 4)) ] && [ "$(field resident_bytes)" -lt $((resident / 2)) ] || fail "shares of weights take no less"
 expect 0 "$neap" plan "${step[@]}" --processes 4 --bandwidth 1GB --latency 0.001
 grep -q "each of 4 processes: 2 of 8 micro-batches of 2; it sends" out || fail "the plan does not tell what is sent: $(cat out)"
 expect 2 "$neap" plan "${step[@]}" --processes 3
@@ -46,6 +67,8 @@ for mpi in openmpi mpich; do
   [ $mpi = mpich ] || launch+=(--allow-run-as-root --oversubscribe)
   expect 0 "${launch[@]}" -n 2 "${run[@]}" "${given[@]}" --json
   same "$(field weights_sha256)" "$weights" "weights of two processes of $mpi"
+  expect 0 "${launch[@]}" -n 2 "${run[@]}" "${given[@]}" --shard all --json
+  same "$(field weights_sha256)" "$weights" "weights of two processes of $mpi that share weights"
   expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
   says "a launcher has started 2 processes already"
 done

@@ -236,7 +236,7 @@ static void test_prefetch(void **state) {
   neap_check_result result;
   o.base_on_disk = NEAP_DISK_ALWAYS;
   o.budget = NEAP_BUDGET_MIN;
-  ASSERT_OK(choose_plan(graph, &o, 0, NULL, &c));
+  ASSERT_OK(choose_plan(graph, &o, NULL, 0, NULL, &c));
   const uint64_t budget = plan_bytes(c.plan) + 2 * TOKENS * WIDTH * sizeof(float);
   const double cost = c.plan->cost;
   const int32_t length = c.plan->length;

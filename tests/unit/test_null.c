@@ -96,7 +96,7 @@ static void test_errors_and_files(void **state) {
   REFUSED(neap_collective_fork(2, NULL, &(int){0}));
   REFUSED(neap_collective_fork(2, &(neap_collective){0}, NULL));
   TAKEN((neap_collective_report(NULL, NEAP_IO_FAILED), 0));
-  TAKEN(neap_step_exchanges(NULL, NULL, NULL));
+  TAKEN(neap_step_exchanges(NULL, NULL, NULL, NULL));
   REFUSED(neap_collective_launched(NULL, NULL, NULL));
   TAKEN(neap_collective_fail(NULL, NEAP_IO_FAILED));
   REFUSED(neap_checkpoint_command(NULL, &(char *){0}));

@@ -179,6 +179,7 @@ class SessionOptions(ctypes.Structure):
         ("save_trained", c_bool),
         ("byte_input", ByteInput),
         ("base_on_disk", c_int),
+        ("shard", c_int),
     ]
 
 

@@ -65,10 +65,10 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
 }
 
 /* Nodes that do not count: the bits of a run must depend neither on the form of sparse weights' positions,
- * nor on what ReLU keeps, nor on where frozen weights lie. */
+ * nor on what ReLU keeps, nor on where weights lie. */
 static bool hangs_on_form(enum op op) {
   return op == OP_DENSIFY || op == OP_ACCUMULATE_SPARSE || op == OP_RELU || op == OP_RELU_BACKWARD ||
-         op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD || op == OP_FETCH;
+         op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD || op == OP_FETCH || op == OP_ALL_GATHER;
 }
 
 /* Bytes of its operands. */

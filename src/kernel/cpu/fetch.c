@@ -1,4 +1,4 @@
-/* Parameters that lie on disk, on the CPU. */
+/* Parameters that are not whole in memory, on the CPU. */
 #include <string.h>
 
 #include "kernel/cpu/operator.h"
@@ -7,6 +7,14 @@
 CPU_OPERATOR(fetch, TYPES_FLOAT) {
   p->inputs[0] = p->outputs[0] = ROW_MAJOR;
   p->seconds = fetch_seconds(p->roofline, node_input(graph, node, 0));
+  return cpu_finish(state, p, run_fetch_elsewhere, (struct cpu_kernel){0});
+}
+
+/* In any format: that of the parameter. */
+CPU_OPERATOR(all_gather, TYPES_FLOAT) {
+  const struct tensor *w = &graph->tensors.data[node->outputs[0]];
+  p->outputs[0] = (struct memory_format){0};
+  p->seconds = gather_seconds(p->roofline, w);
   return cpu_finish(state, p, run_fetch_elsewhere, (struct cpu_kernel){0});
 }
 

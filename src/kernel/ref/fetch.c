@@ -1,8 +1,9 @@
-/* Parameters that lie on disk. */
+/* Parameters that are not whole in memory. */
 #include "base/quantised.h"
 #include "kernel/ref/ref.h"
 
 RUN(run_fetch) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
+RUN(run_all_gather) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
 
 /* Rows of a table, which are read into the workspace. */
 RUN(run_fetch_rows) {

@@ -27,7 +27,7 @@ check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@cd $(BUILD) && NEAP_QUICK=1 ctest -j $(JOBS) $(CTEST_FLAGS) --output-on-failure --no-tests=error
 	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
 
-check-all: all ## the tests that a quick pass shortens at their full length; all under the sanitizers, in build-asan; 500 random programs of PyTorch
+check-all: all ## the tests that a quick pass shortens at their full length; all under the sanitizers, in build-asan; all of neap.torch, with 500 random programs
 	@cd $(BUILD) && ctest -j $(JOBS) -L shortened --output-on-failure --no-tests=error
 	@NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=2 \
 	  $(MAKE) check BUILD=build-asan CMAKE_FLAGS="-DNEAP_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug"
@@ -36,8 +36,8 @@ check-all: all ## the tests that a quick pass shortens at their full length; all
 check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
 	@scripts/check-python $(BUILD)
 
-check-torch: all ## install it beside PyTorch and run the tests of neap.torch (NEAP_TORCH_PYTHON: a Python that has PyTorch)
-	@scripts/check-torch $(BUILD)
+check-torch: all ## install it beside PyTorch and run a quick pass over the tests of neap.torch (NEAP_TORCH_PYTHON: a Python that has PyTorch)
+	@NEAP_QUICK=1 scripts/check-torch $(BUILD)
 
 check-onednn3: packages ## build with oneDNN 3 from PyPI in build-onednn3 and run the tests of kernels (python3, venv; the network)
 	@scripts/install-onednn3 build-onednn3/onednn

@@ -466,7 +466,7 @@ def test_gradients_that_share_memory_are_clipped_once():
         assert step.memory.enforced, step.memory.why
 
 
-@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("dynamic", [True, pytest.param(None, marks=pytest.mark.long)])
 def test_the_backend_takes_shapes_that_change(dynamic):
     from neap.torch.backend import neap_backend
 

@@ -38,6 +38,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, dict, str]:
     return done.returncode, json.loads(out.read_text()), done.stdout
 
 
+@pytest.mark.long
 def test_all_rows_of_a_language_model(tmp_path):
     status, report, printed = run(tmp_path, "--nets", "GPT", "--budgets", "max;60%")
     rows = {(r["kind"], r.get("budget")): r for r in report["rows"]}

@@ -53,6 +53,7 @@ def test_image_classifier(tmp_path):
     assert "the smallest that can is" in refused and losses(refused) == []
 
 
+@pytest.mark.long
 def test_trainer(tmp_path):
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
@@ -70,9 +71,9 @@ def test_trainer(tmp_path):
     ("name", "needs"),
     [
         ("attach_trainer", ["transformers", "accelerate"]),
-        ("attach_sft", ["trl", "datasets", "tokenizers"]),
-        ("lightning_budget", ["lightning"]),
-        ("accelerate_loop", ["accelerate"]),
+        pytest.param("attach_sft", ["trl", "datasets", "tokenizers"], marks=pytest.mark.long),
+        pytest.param("lightning_budget", ["lightning"], marks=pytest.mark.long),
+        pytest.param("accelerate_loop", ["accelerate"], marks=pytest.mark.long),
     ],
 )
 def test_trainers(tmp_path, name, needs):
@@ -84,6 +85,7 @@ def test_trainers(tmp_path, name, needs):
     assert 0 < size(text, "planned peak") <= size(text, "budget")
 
 
+@pytest.mark.long
 def test_will_it_fit(tmp_path):
     pytest.importorskip("transformers")
     small = ("--layers", 2, "--width", 64, "--inner", 128, "--heads", 4, "--kv-heads", 2, "--vocabulary", 100)

@@ -76,7 +76,7 @@ def shard(rank: int, count: int, folder: str, how: str, port: int) -> None:
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_fully_sharded(tmp_path, count):
     for how in ("eager", "neap"):
         torch.multiprocessing.spawn(shard, (count, str(tmp_path), how, free_port()), nprocs=count)

@@ -46,16 +46,15 @@ struct search {
  * last one's gradient has to go back. INFINITY: one micro-batch does not fit. */
 static double bound(const struct search *s, int32_t stage, int32_t begin, int32_t end, bool recompute) {
   const struct pipeline_problem *p = s->problem;
-  double seconds = 0, update = 0;
+  double seconds = 0;
   uint64_t bytes = 0;
   for (int32_t b = begin; b < end; b++) {
     const struct pipeline_block *block = &p->blocks[b];
     seconds += block->forward + block->backward + (recompute ? block->recompute : 0);
-    update += block->update;
     bytes += block->resident + block->kept;
   }
   if (bytes > p->budget) return INFINITY;
-  return s->before[begin] + 2 * stage * p->latency + p->micro_batches * seconds + update;
+  return s->before[begin] + 2 * stage * p->latency + p->micro_batches * seconds;
 }
 
 static void fill_tail(struct search *s) {

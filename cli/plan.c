@@ -3,19 +3,20 @@
 #include <string.h>
 
 #include "cli.h"
+#include "pipeline.h"
 #include "ways.h"
 
 struct settings {
   struct arguments a;
   const char *out;
   bool profile;
-  int32_t processes;
+  int32_t processes, pipeline;
   uint64_t bandwidth; /* bytes in a second */
   double latency;     /* seconds of an exchange; negative: not given */
   neap_collective ranks;
 };
 
-enum { MOST_PROCESSES = 4096, USUAL_BANDWIDTH = 125000000 };
+enum { MOST_PROCESSES = 4096, MOST_STAGES = 64, USUAL_BANDWIDTH = 125000000 };
 static const double usual_latency = 1e-4;
 
 const neap_setting plan_options[] = {
@@ -25,11 +26,14 @@ const neap_setting plan_options[] = {
         struct settings, "processes", "N", "1",
         "plan for one of the processes that train together: bytes, and seconds with what they exchange", INT,
         processes, .least = 1, .below = MOST_PROCESSES + 1),
+    OWN_OPTION(struct settings, "pipeline", "P", "1",
+               "the ways to divide the model among the ranks of a pipeline: seconds, bubble, bytes of each",
+               INT, pipeline, .least = 1, .below = MOST_STAGES + 1),
     OWN_OPTION(struct settings, "bandwidth", "B", "125MB, a network of 1 Gbit/s",
                "bytes that one of the processes sends in a second, while it receives as many", BYTES,
-               bandwidth, .least = 1, .with = "processes"),
+               bandwidth, .least = 1),
     OWN_OPTION(struct settings, "latency", "SECONDS", "0.0001", "what an exchange takes besides its bytes",
-               NUMBER, latency, .with = "processes"),
+               NUMBER, latency),
     {"o", "PLAN.json", .help = "write the plan", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
@@ -104,8 +108,14 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
 
 /* One of them, as training divides a batch; no engine is needed to plan. */
 static int divide(const struct verb *verb, struct settings *s) {
-  if (s->processes <= 1 && (s->bandwidth > 0 || s->latency >= 0))
-    return report_usage(verb, "--bandwidth and --latency do nothing without --processes N");
+  if (s->pipeline > 1 && s->processes > 1)
+    return report_usage(verb, "--pipeline and --processes: are not planned together; give one of them");
+  if (s->pipeline > 1 && (s->out != NULL || s->profile || given_text(&s->a, "allow") != NULL ||
+                          given_text(&s->a, "planner") != NULL))
+    return report_usage(verb,
+                        "--pipeline has ways of its own: leave out -o, --allow, --profile and --planner");
+  if (s->processes <= 1 && s->pipeline <= 1 && (s->bandwidth > 0 || s->latency >= 0))
+    return report_usage(verb, "--bandwidth and --latency do nothing without --processes N or --pipeline P");
   if (s->bandwidth == 0) s->bandwidth = USUAL_BANDWIDTH;
   if (s->latency < 0) s->latency = usual_latency;
   if (s->processes <= 1) return EXIT_DONE;
@@ -309,6 +319,9 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;
   int result = take_model(verb, &s.a);
   if (result != EXIT_DONE) return result;
+  if (s.pipeline > 1 && s.a.options.model == NULL)
+    return report_usage(verb, "--pipeline %d goes with --model", (int)s.pipeline);
+  if (s.pipeline > 1) return plan_pipeline(verb, &s.a, s.pipeline, (double)s.bandwidth, s.latency);
   if (is_about_ways(&s)) return plan_ways(verb, &s.a);
   if (check_ways_alone(verb, &s.a) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);

@@ -191,6 +191,55 @@ neap_status neap_plan_profile(const neap_step *step, const neap_plan *plan, uint
 neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes);
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op);
 
+/* ---- Pipelines ---- */
+
+typedef struct neap_pipeline neap_pipeline; /* a step that ranks divide by its depth */
+
+/* The ways to make one, ours ("neap") last. */
+bool neap_pipeline_way_at(int32_t index, const char **name);
+
+typedef struct neap_pipeline_options {
+  const char *way; /* NULL: "neap" */
+  int32_t ranks, micro_batches;
+  double bandwidth, latency; /* bytes a second; seconds of a transfer besides its bytes */
+  uint64_t budget;           /* of each rank; NEAP_BUDGET_MAX: any */
+} neap_pipeline_options;
+
+/* Divides the step of one micro-batch, with its updates and with costs in seconds, which lives as long as the
+ * pipeline. Where the way has no schedule within the budget it is the one of least bytes that was found, and
+ * `fits` is false. NEAP_UNSUPPORTED: the way has none of such sizes. NEAP_OVER_BUDGET: the step is no chain.
+ */
+neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_options *options,
+                               neap_pipeline **pipeline);
+void neap_pipeline_free(neap_pipeline *pipeline);
+
+typedef struct neap_pipeline_info {
+  const char *way;
+  int32_t ranks, micro_batches, blocks, parts;
+  bool fits;
+  double seconds, bubble; /* of a step; share in which ranks compute nothing */
+  uint64_t least_bytes, highest_bytes,
+      smallest_budget; /* of a rank; the least that the way was found to meet */
+} neap_pipeline_info;
+void neap_pipeline_describe(const neap_pipeline *pipeline, neap_pipeline_info *info);
+uint64_t neap_pipeline_rank_bytes(const neap_pipeline *pipeline, int32_t rank); /* 0: no such rank */
+
+/* Micro-batches go through parts in their order. Blocks and forward nodes of the step; ends are not included.
+ */
+typedef struct neap_pipeline_part {
+  int32_t first_block, end_block, first_node, end_node;
+  bool forward, backward, recompute;
+} neap_pipeline_part;
+bool neap_pipeline_part_at(const neap_pipeline *pipeline, int32_t index, neap_pipeline_part *part);
+
+/* A rank runs its tasks in their order. False: it has no such task. */
+typedef struct neap_pipeline_task {
+  int32_t part, micro_batch;
+  double start, end; /* seconds */
+} neap_pipeline_task;
+bool neap_pipeline_task_at(const neap_pipeline *pipeline, int32_t rank, int32_t index,
+                           neap_pipeline_task *task);
+
 /* ---- 7. Layout ---- */
 
 /* A buffer lives from position `lower` up to, not including, `upper`. */

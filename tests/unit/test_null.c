@@ -465,6 +465,15 @@ static void test_plans(void **state) {
   REFUSED(neap_plan_check(NULL, plan, &(neap_check_result){0}));
   REFUSED(neap_plan_check(step, NULL, &(neap_check_result){0}));
   REFUSED(neap_plan_check(step, plan, NULL));
+  REFUSED(neap_pipeline_make(NULL, &(neap_pipeline_options){0}, &(neap_pipeline *){0}));
+  REFUSED(neap_pipeline_make(step, NULL, &(neap_pipeline *){0}));
+  REFUSED(neap_pipeline_make(step, &(neap_pipeline_options){0}, NULL));
+  TAKEN(neap_pipeline_way_at(0, NULL));
+  TAKEN(neap_pipeline_free(NULL));
+  TAKEN(neap_pipeline_describe(NULL, NULL));
+  TAKEN(neap_pipeline_rank_bytes(NULL, 0));
+  TAKEN(neap_pipeline_part_at(NULL, 0, NULL));
+  TAKEN(neap_pipeline_task_at(NULL, 0, 0, NULL));
   REFUSED(neap_plan_instances(NULL, plan, &instances, &count));
   REFUSED(neap_plan_instances(step, NULL, &instances, &count));
   REFUSED(neap_plan_instances(step, plan, NULL, &count));

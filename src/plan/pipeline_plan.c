@@ -1,0 +1,124 @@
+/* Pipelines of a step: neap_pipeline_make. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/check.h"
+#include "pipeline/ways.h"
+#include "plan/pipeline_blocks.h"
+
+enum { MOST_BLOCKS = 96 };
+
+struct neap_pipeline {
+  struct region region;
+  struct chain chain;
+  struct pipeline_problem problem;
+  struct pipeline_best best;
+  struct pipeline_result result;
+  const char *way;
+};
+
+bool neap_pipeline_way_at(int32_t index, const char **name) {
+  if (index < 0 || index >= PIPELINE_WAYS || name == NULL) return false;
+  *name = pipeline_ways[index].name;
+  return true;
+}
+
+static const struct pipeline_way *way_of(const char *name) {
+  for (int i = 0; i < PIPELINE_WAYS; i++)
+    if (strcmp(pipeline_ways[i].name, name) == 0) return &pipeline_ways[i];
+  return NULL;
+}
+
+static neap_status make(const neap_step *step, const struct pipeline_way *way, struct neap_pipeline *p) {
+  TRY(chain_create(step, MOST_BLOCKS, &p->chain));
+  TRY(pipeline_blocks_find(&p->chain, &p->region, &p->problem));
+  TRY(way->make(&p->problem, &p->best));
+  RETURN_IF(!p->best.found, NEAP_UNSUPPORTED,
+            "pipeline: %s has no schedule of %d blocks, %d ranks and %d "
+            "micro-batches",
+            way->name, p->problem.block_count, p->problem.ranks, p->problem.micro_batches);
+  TRY(pipeline_check(&p->problem, &p->best.schedule));
+  return pipeline_simulate(&p->problem, &p->best.schedule, &p->region, &p->result);
+}
+
+neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_options *options,
+                               neap_pipeline **out) {
+  NEED(step);
+  NEED(options);
+  NEED(out);
+  const struct pipeline_way *way = way_of(options->way != NULL ? options->way : "neap");
+  RETURN_IF(way == NULL, NEAP_INVALID_ARGUMENT, "pipeline: there is no way %s", options->way);
+  RETURN_IF(options->ranks < 1 || options->ranks > 64 || options->micro_batches < 1 ||
+                options->micro_batches > 4096 || !(options->bandwidth > 0) || !(options->latency >= 0),
+            NEAP_INVALID_ARGUMENT,
+            "pipeline: %d ranks, %d micro-batches; need 1 to 64, 1 to 4096, and a bandwidth above 0",
+            options->ranks, options->micro_batches);
+  struct neap_pipeline *p = calloc(1, sizeof *p);
+  RETURN_IF_NULL(p);
+  p->way = way->name;
+  p->problem = (struct pipeline_problem){.ranks = options->ranks,
+                                         .micro_batches = options->micro_batches,
+                                         .bandwidth = options->bandwidth,
+                                         .latency = options->latency,
+                                         .budget = options->budget};
+  const neap_status status = make(step, way, p);
+  if (status == NEAP_OK)
+    *out = p;
+  else
+    neap_pipeline_free(p);
+  return status;
+}
+
+void neap_pipeline_free(neap_pipeline *p) {
+  if (p == NULL) return;
+  pipeline_best_free(&p->best);
+  chain_free(&p->chain);
+  region_free(&p->region);
+  free(p);
+}
+
+void neap_pipeline_describe(const neap_pipeline *p, neap_pipeline_info *info) {
+  uint64_t least = UINT64_MAX;
+  if (p == NULL || info == NULL) return;
+  for (int32_t r = 0; r < p->problem.ranks; r++)
+    if (p->result.rank_bytes[r] < least) least = p->result.rank_bytes[r];
+  *info = (neap_pipeline_info){.way = p->way,
+                               .ranks = p->problem.ranks,
+                               .micro_batches = p->problem.micro_batches,
+                               .blocks = p->problem.block_count,
+                               .parts = p->best.schedule.part_count,
+                               .fits = p->best.fits,
+                               .seconds = p->result.seconds,
+                               .bubble = p->result.bubble,
+                               .least_bytes = least,
+                               .highest_bytes = p->result.most_bytes,
+                               .smallest_budget = p->best.least_bytes};
+}
+
+uint64_t neap_pipeline_rank_bytes(const neap_pipeline *p, int32_t rank) {
+  return p != NULL && rank >= 0 && rank < p->problem.ranks ? p->result.rank_bytes[rank] : 0;
+}
+
+bool neap_pipeline_part_at(const neap_pipeline *p, int32_t index, neap_pipeline_part *part) {
+  if (p == NULL || part == NULL || index < 0 || index >= p->best.schedule.part_count) return false;
+  const struct pipeline_part *own = &p->best.schedule.parts[index];
+  *part = (neap_pipeline_part){.first_block = own->begin,
+                               .end_block = own->end,
+                               .first_node = p->chain.stages[own->begin].forward_begin,
+                               .end_node = p->chain.stages[own->end - 1].forward_end,
+                               .forward = own->pass != PIPELINE_BACKWARD,
+                               .backward = own->pass != PIPELINE_FORWARD,
+                               .recompute = own->recompute};
+  return true;
+}
+
+bool neap_pipeline_task_at(const neap_pipeline *p, int32_t rank, int32_t index, neap_pipeline_task *task) {
+  if (p == NULL || task == NULL) return false;
+  const struct pipeline_schedule *c = &p->best.schedule;
+  if (rank < 0 || rank >= c->ranks || index < 0 || index >= c->task_start[rank + 1] - c->task_start[rank])
+    return false;
+  const int32_t i = c->task_start[rank] + index;
+  *task = (neap_pipeline_task){c->tasks[i].part, c->tasks[i].micro_batch, p->result.times[i].start,
+                               p->result.times[i].end};
+  return true;
+}

@@ -24,6 +24,7 @@ check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@scripts/check-circles
 	@scripts/check-headers
 	@scripts/check-words $(WORDS_BASE)
+	@scripts/check-words --all
 	@cd $(BUILD) && NEAP_QUICK=1 ctest -j $(JOBS) $(CTEST_FLAGS) --output-on-failure --no-tests=error
 	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
 

@@ -3,7 +3,7 @@
  * Times of 3x3 convolutions, pass by pass: our Winograd kernels beside oneDNN's Winograd and direct ones, in
  * turn, on the shapes of some networks or the one that is given. LANES: channels of a block, 0: channels
  * last. TYPE of the tensors: f32, bf16, or f16, of which oneDNN has none. Prints the least time of each in
- * milliseconds ("-": there is none), a star where `auto` takes ours, and the MB of workspace of the first
+ * milliseconds ("-": none exists), a star where `auto` takes ours, and the MB of workspace of the first
  * two. */
 #include <math.h>
 #include <omp.h>

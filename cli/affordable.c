@@ -23,8 +23,8 @@ static bool is_met(const neap_step *step, uint64_t budget, const char *planner, 
   return overhead_of(info.cost, info.base_cost) <= overhead;
 }
 
-/* Who answers for "auto", which gives no dearer plan: the quickest that takes such a step. Who was asked by
- * name does it himself. */
+/* Returns the planner to ask: for "auto" the fastest that accepts this step, which is never cheaper than
+ * auto; otherwise the planner that was named. */
 static const char *answering_planner(const neap_step *step, const char *asked, uint64_t everything) {
   uint64_t bytes;
   if (strcmp(asked, "auto") != 0) return asked;
@@ -54,9 +54,10 @@ uint64_t affordable_budget(const neap_step *step, const char *planner, double ov
 }
 
 void tell_affordable(double cost, double base_cost, uint64_t budget) {
-  fprintf(stderr, "neap: --budget min costs %s in recomputation", overhead_text(cost, base_cost).text);
+  fprintf(stderr, "neap: --budget min adds %s to a step by recomputation",
+          overhead_text(cost, base_cost).text);
   if (budget > 0)
-    fprintf(stderr, "; --budget %llu (%s) costs at most +50 %%", (unsigned long long)budget,
+    fprintf(stderr, "; with --budget %llu (%s) recomputation adds at most 50 %%", (unsigned long long)budget,
             bytes_text(budget).text);
   fputc('\n', stderr);
 }

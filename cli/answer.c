@@ -35,9 +35,8 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
 
 static void explain_unsuited(const struct plan_answer *answer) {
   fprintf(stderr,
-          "neap: --planner %s has no plan for this graph under any budget: it takes %s\n"
-          "  %s\n"
-          "  any graph is taken by `--planner auto`; see `neap planners`\n",
+          "neap: --planner %s has no plan for this graph under any budget: it accepts %s\n  %s\n  `--planner "
+          "auto` accepts any graph; see `neap planners`\n",
           answer->planner, planner_graphs(answer->planner), answer->why);
 }
 
@@ -53,7 +52,7 @@ static void explain_over_budget(const struct plan_answer *answer, const neap_tra
   else
     fprintf(stderr, "  no batch fits it\n");
   if (source_fits_direct(source, budget, answer->planner))
-    fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
+    fprintf(stderr, "  --conv direct would fit: it needs smaller workspaces, and gives other last bits\n");
 }
 
 int answer_explain(const struct plan_answer *answer, const neap_train_options *source, const neap_step *step,

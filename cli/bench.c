@@ -11,7 +11,7 @@ struct settings {
 };
 
 const neap_setting bench_options[] = {
-    {"steps", "N", "as many as take two seconds, at least 3", "steps that are timed",
+    {"steps", "N", "enough for two seconds, at least 3", "number of steps to time",
      .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, steps), .least = 1},
     {0},
 };
@@ -22,7 +22,7 @@ struct report {
   char processor[128];
   neap_speed speeds[2]; /* of one thread; of all that were asked for */
   int speed_count;
-  neap_bench_result model; /* without times: there is none */
+  neap_bench_result model; /* without times: none exists */
 };
 
 /* ---- For people ---- */
@@ -58,11 +58,11 @@ static void print_machine(const struct report *r) {
     printf("%*s", RATE_WIDTH, threads);
   }
   putchar('\n');
-  print_rates(r, "f32: multiply-adds, 2 FLOPs each", "FLOP/s", offsetof(neap_speed, f32_flops));
-  print_rates(r, "bf16: dot products", "FLOP/s", offsetof(neap_speed, bf16_flops));
-  print_rates(r, "memory: a copy, bytes read and written", "B/s", offsetof(neap_speed, memory_bytes));
-  print_rates(r, "L2 cache: the same", "B/s", offsetof(neap_speed, cache_bytes));
-  print_rates(r, "disk: a file, past the system's cache", "B/s", offsetof(neap_speed, disk_bytes));
+  print_rates(r, "f32: multiply-add, 2 FLOPs each", "FLOP/s", offsetof(neap_speed, f32_flops));
+  print_rates(r, "bf16: dot product", "FLOP/s", offsetof(neap_speed, bf16_flops));
+  print_rates(r, "memory: copy, bytes read plus bytes written", "B/s", offsetof(neap_speed, memory_bytes));
+  print_rates(r, "L2 cache: copy", "B/s", offsetof(neap_speed, cache_bytes));
+  print_rates(r, "disk: file, read past the page cache", "B/s", offsetof(neap_speed, disk_bytes));
 }
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -104,7 +104,7 @@ static void print_model(const struct report *r) {
   const neap_step_times *t = r->model.times;
   const int threads = r->speeds[r->speed_count - 1].threads,
             width = line_width(stdout, 80) - COUNT_WIDTH - TIME_WIDTH - 2 * SHARE_WIDTH;
-  printf("\n%s: %lld %s a step, %s, %d thread%s, %s; everything is kept\n", source->model,
+  printf("\n%s: %lld %s a step, %s, %d thread%s, %s; every value is kept\n", source->model,
          (long long)r->model.batch, r->model.records, precision_name(source->session.precision), threads,
          threads == 1 ? "" : "s", bytes_text(r->model.memory.planned_peak).text);
   print_line("step", t->step_seconds, "median of %lld, %.1f %s a second", (long long)t->steps,
@@ -113,14 +113,14 @@ static void print_model(const struct report *r) {
              percent_text(share(t->kernel_seconds, t->step_seconds)).text);
   print_line("limit", t->limit_seconds, "%s of the step: the kernels at the speeds above",
              percent_text(share(t->limit_seconds, t->step_seconds)).text);
-  print_header("kernels that take most", width);
+  print_header("slowest kernels", width);
   for (int32_t i = 0; i < t->kind_count && i < KINDS; i++)
     print_kernels(&t->kinds[i], t->step_seconds, width);
   print_header("by operator", width);
   for (int32_t i = 0; i < t->operator_count; i++) print_kernels(&t->operators[i], t->step_seconds, width);
-  puts("\nlimit: what a kernel's FLOPs or its bytes, whichever is more, take at the speeds\n"
-       "above, as a share of its time. More than 100 %: its operands lay in a cache, or\n"
-       "its algorithm needs fewer FLOPs (Winograd).");
+  puts("\nlimit: the time that a kernel's FLOPs or its bytes, whichever is longer, take at\n"
+       "the speeds above, as a share of its time. More than 100 %: the kernel found its\n"
+       "operands in a cache, or its algorithm needs fewer FLOPs (Winograd).");
 }
 
 /* ---- As JSON ---- */
@@ -193,10 +193,10 @@ static neap_status measure(struct report *r) {
 /* A machine alone takes no more than its threads. */
 static int check_machine(const struct verb *verb, const struct settings *s) {
   neap_setting setting;
-  if (s->steps > 0) return report_usage(verb, "--steps goes with --model, which is missing");
+  if (s->steps > 0) return report_usage(verb, "--steps needs --model, which is missing");
   for (int32_t i = 0; neap_setting_at(i, &setting); i++)
     if (s->a.given[i] != NULL && strcmp(setting.name, "threads") != 0)
-      return report_usage(verb, "--%s goes with --model, which is missing", setting.name);
+      return report_usage(verb, "--%s needs --model, which is missing", setting.name);
   return EXIT_DONE;
 }
 

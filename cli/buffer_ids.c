@@ -20,7 +20,7 @@ static int by_text(const void *a, const void *b) {
   return order != 0 ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* The field of a line in that column, without the blanks around it; NULL: there is none. Cuts the line. */
+/* The field of a line in that column, without the blanks around it; NULL: none exists. Cuts the line. */
 static char *field_at(char *line, int column) {
   char *at = line;
   line[strcspn(line, "\r\n")] = '\0';
@@ -91,7 +91,7 @@ static int find_twice(const char *path, struct ids *ids) {
         (second == NULL || ids->list[i].line < second->line))
       second = &ids->list[i];
   if (second == NULL) return EXIT_DONE;
-  fprintf(stderr, "neap: %s: line %lld: there is a buffer '%s' already: ids must differ\n", path,
+  fprintf(stderr, "neap: %s: line %lld: the id '%s' is used twice; ids must differ\n", path,
           (long long)second->line, name_text(second->text).text);
   return EXIT_FAILED;
 }
@@ -105,7 +105,7 @@ int check_buffer_ids(const char *path) {
   if (read)
     result = find_twice(path, &ids);
   else
-    fprintf(stderr, "neap: %s: its ids cannot be read again\n", path);
+    fprintf(stderr, "neap: %s: the file cannot be read a second time to check its ids\n", path);
   for (int64_t i = 0; i < ids.count; i++) free(ids.list[i].text);
   free(ids.list);
   return result;

@@ -17,19 +17,20 @@ struct settings {
 #define COUNT_LIMIT 9007199254740992.0
 
 const neap_setting chat_options[] = {
-    OWN_OPTION(struct settings, "system", "TEXT", "the template's", "what comes before the first turn", TEXT,
-               system),
+    OWN_OPTION(struct settings, "system", "TEXT", "the template's", "system message before the first turn",
+               TEXT, system),
     OWN_OPTION(struct settings, "template", "NAME", "the run's or the model's",
-               "chat template that makes the conversation a text: chatml, llama3, gemma, plain, ...", TEXT,
+               "chat template that formats the conversation: chatml, llama3, gemma, plain, ...", TEXT,
                template_name),
-    OWN_OPTION(struct settings, "tokens", "N", "512", "of an answer at most", INTEGER, tokens, .least = 1,
-               .below = COUNT_LIMIT),
+    OWN_OPTION(struct settings, "tokens", "N", "512", "maximum number of tokens of an answer", INTEGER,
+               tokens, .least = 1, .below = COUNT_LIMIT),
     OWN_OPTION(struct settings, "length", "N", "the model's, at most 2048",
-               "tokens of a conversation at most; older turns are dropped", INTEGER, length, .least = 2,
-               .below = 2147483648.0),
+               "maximum number of tokens of a conversation; older turns are dropped", INTEGER, length,
+               .least = 2, .below = 2147483648.0),
     OWN_OPTION(struct settings, "temperature", "X", "0.8",
-               "below 1 likely tokens are more likely; 0: always the most likely one", NUMBER, temperature),
-    OWN_OPTION(struct settings, "top-k", "K", "all", "choose from the K most likely tokens", INTEGER, top_k,
+               "sampling temperature: below 1 favours likely tokens; 0: always the most likely token", NUMBER,
+               temperature),
+    OWN_OPTION(struct settings, "top-k", "K", "all", "sample from the K most likely tokens", INTEGER, top_k,
                .least = 1, .below = COUNT_LIMIT),
     {0},
 };
@@ -82,7 +83,7 @@ static int tell_turn(struct conversation *c, const char *line, const neap_chat_t
   c->seconds += turn->seconds;
   c->memory = turn->memory;
   if (turn->dropped > 0 && !c->told) {
-    fputs("neap: the conversation is longer than its --length; the oldest turns are dropped\n", stderr);
+    fputs("neap: the conversation has reached its --length; the oldest turns are dropped\n", stderr);
     c->told = true;
   }
   if (c->turns == NULL) {
@@ -113,11 +114,11 @@ static bool trim_line(char *line, size_t length) {
 
 static int say_line(struct conversation *c, char *line, size_t length) {
   if (strlen(line) == length) return trim_line(line, length) ? say(c, line) : EXIT_DONE;
-  fputs("neap: standard input: a line has a byte 0, and is no text\n", stderr);
+  fputs("neap: standard input: a line contains a zero byte, so it is not text\n", stderr);
   return EXIT_FAILED;
 }
 
-/* At a terminal a line that fails is told of, and the conversation goes on without it. */
+/* At a terminal a line that fails is reported, and the conversation goes on without it. */
 static int talk(struct conversation *c) {
   char *line = NULL;
   size_t size = 0;

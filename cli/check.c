@@ -22,7 +22,7 @@ int run_check(const struct verb *verb, int count, char **arguments) {
   struct arguments a;
   if (!read_arguments(verb, count, arguments, NULL, &a)) return EXIT_USAGE;
   const struct operands operands = a.operands;
-  if (operands.count < 2) return report_usage(verb, "a graph file and a plan file are needed");
+  if (operands.count < 2) return report_usage(verb, "a step file and a plan file are needed");
   neap_step *step = NULL;
   neap_plan *plan = NULL;
   neap_check_result check = {.position = -1};

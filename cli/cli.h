@@ -158,7 +158,7 @@ void tell_usage_as_json(void);
 /* Says what is wrong with the usage and where help is; `verb` may be NULL. Returns EXIT_USAGE. */
 int report_usage(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What the command's own functions return when memory is out, so that it is told of and no other failure. */
+/* Sets the error message to "out of memory" and returns NEAP_OUT_OF_MEMORY. */
 neap_status no_memory(void);
 
 /* Says the library's last failure; returns the exit status that belongs to it. */
@@ -191,7 +191,7 @@ struct name name_text(const char *name);
 
 double seconds_now(void); /* of a clock that only goes forward */
 
-/* Columns of the terminal that a line may fill; `otherwise` where the file is none. */
+/* Returns the columns of the terminal; `otherwise` if the file is not a terminal. */
 int line_width(FILE *file, int otherwise);
 
 /* Whether a batch has sequences, whose labels are tokens or as many classes; by neap_train_progress. */
@@ -336,7 +336,7 @@ extern const double half_more;
  * small as some looks find. INFINITY: whatever it costs. 0: not known. */
 uint64_t affordable_budget(const neap_step *step, const char *planner, double overhead);
 
-/* The line about a budget of `min` that costs so much. */
+/* Reports what a budget of `min` costs in recomputation. */
 void tell_affordable(double cost, double base_cost, uint64_t budget);
 
 /* ---- Planning, with a line about it (watch.c) ---- */
@@ -387,7 +387,7 @@ int answer_explain(const struct plan_answer *answer, const neap_train_options *s
 
 /* ---- Threads (threads.c) ---- */
 
-/* Before anything runs in parallel: with so many threads at most (0: as many as OpenMP has by itself).
+/* Before anything runs in parallel: with this many threads at most (0: as many as OpenMP has by itself).
  * EXIT_FAILED, after a message, where the system does not give as many as a run has. */
 int prepare_threads(int asked);
 

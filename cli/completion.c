@@ -213,6 +213,6 @@ int run_completion(const struct verb *verb, int count, char **arguments) {
     if (strcmp(shells[i].name, a.operands.values[0]) == 0) {
       return print_made(verb, shells[i].print, &out, a.json);
     }
-  return report_usage(verb, "%s: there is no completion for it; for bash, zsh and fish there is",
+  return report_usage(verb, "%s: unknown shell; completion exists for bash, zsh and fish",
                       a.operands.values[0]);
 }

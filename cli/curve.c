@@ -15,13 +15,13 @@ struct settings {
 enum { POINT_LIMIT = 1000 };
 
 const neap_setting curve_options[] = {
-    {"planner", "P,...", "a few; auto for large steps",
-     "planners by name, and auto; all: every one that auto asks", .kind = NEAP_SETTING_TEXT,
+    {"planner", "P,...", "several; auto for large steps",
+     "planners by name, or auto; all: every planner that auto tries", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, planners)},
-    {"points", "N", "12, or as many as a minute allows", "budgets for each planner",
+    {"points", "N", "12, or as many as fit in a minute", "number of budgets for each planner",
      .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, points), .least = 2,
      .below = POINT_LIMIT + 1},
-    {"o", "FILE", .help = "write .csv, .svg or .html, by its ending", .kind = NEAP_SETTING_TEXT,
+    {"o", "FILE", .help = "write a .csv, .svg or .html file, by its ending", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
 };
@@ -225,12 +225,11 @@ static bool has_choice(const struct curve *curve, const int64_t *front, int64_t 
 }
 
 static void tell_of_no_choice(const struct curve *curve, double least) {
-  fprintf(
-      stderr,
-      "neap: there is nothing to trade here: keeping everything needs %s, and the least that was met is %s "
-      "(no plan needs less than %s)\n",
-      bytes_text(curve->keep_all).text, bytes_text((uint64_t)least).text,
-      bytes_text(curve->lower_bound).text);
+  fprintf(stderr,
+          "neap: there is nothing to trade: keeping everything needs %s, and the smallest budget met is %s "
+          "(no plan needs less than %s)\n",
+          bytes_text(curve->keep_all).text, bytes_text((uint64_t)least).text,
+          bytes_text(curve->lower_bound).text);
 }
 
 static json_t *curve_json(const struct curve *curve, const int64_t *front, int64_t front_count) {
@@ -287,9 +286,9 @@ static bool known_ending(const char *path) {
 /* Splits `names`, in place. */
 static int split_planners(const struct verb *verb, char *names, struct curve *curve) {
   for (char *rest = names, *name; (name = strsep(&rest, ",")) != NULL;) {
-    if (name[0] == '\0') return report_usage(verb, "--planner: a name between commas is missing");
+    if (name[0] == '\0') return report_usage(verb, "--planner: a name between two commas is missing");
     if (!planner_exists(name))
-      return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", name);
+      return report_usage(verb, "--planner %s: unknown planner; see `neap planners`", name);
     for (int i = 0; i < curve->planner_count; i++)
       if (strcmp(curve->planners[i], name) == 0)
         return report_usage(verb, "--planner: %s is named twice", name);
@@ -337,12 +336,12 @@ static int choose(const struct settings *s, const neap_step *step, struct curve 
   return EXIT_FAILED;
 }
 
-/* Who was asked by name and has nothing to show is told of. */
+/* Who was asked by name and has nothing to show is reported. */
 static void report_unsuited(const struct settings *s, const struct curve *curve) {
   const bool named = s->planners != NULL && strcmp(s->planners, all_planners) != 0;
   for (int i = 0; named && i < curve->planner_count; i++)
     if (answer_of(curve, i, 0)->plan == NULL)
-      fprintf(stderr, "neap: %s has no plan for this graph under any budget: it takes %s\n",
+      fprintf(stderr, "neap: %s has no plan for this graph under any budget: it accepts %s\n",
               curve->planners[i], planner_graphs(curve->planners[i]));
 }
 
@@ -388,10 +387,9 @@ static void free_curve(struct curve *curve) {
 static int curve_allowed(const struct verb *verb, const struct settings *s) {
   struct techniques techniques;
   if (s->a.operands.count > 0)
-    return report_usage(verb, "%s: a graph file is as it is; --allow goes with --model",
-                        s->a.operands.values[0]);
+    return report_usage(verb, "%s: a step file is fixed; --allow needs --model", s->a.operands.values[0]);
   if (s->planners != NULL)
-    return report_usage(verb, "--planner %s: with --allow one planner is asked, auto", s->planners);
+    return report_usage(verb, "--planner %s: --allow works with the planner auto only", s->planners);
   const int opened = techniques_open(verb, &s->a, &techniques);
   return opened == EXIT_DONE ? curve_techniques(verb, &techniques, s->points, s->out, s->a.json) : opened;
 }

@@ -9,7 +9,7 @@ struct settings {
 };
 
 const neap_setting data_options[] = {
-    OWN_OPTION(struct settings, "o", "SHEET.png", NULL, "ten pictures of the training part", TEXT, out,
+    OWN_OPTION(struct settings, "o", "SHEET.png", NULL, "draw ten training images", TEXT, out,
                .flags = NEAP_SETTING_PATH),
     {0},
 };
@@ -48,7 +48,7 @@ static json_t *report_json(const char *data, const neap_data_report *r) {
 static void print_report(const char *data, const neap_data_report *r) {
   printf("data          %s\n", data);
   if (r->training_records + r->test_records > 0)
-    printf("records       %lld to train with, %lld to test with\n", (long long)r->training_records,
+    printf("records       %lld for training, %lld for testing\n", (long long)r->training_records,
            (long long)r->test_records);
   for (int32_t i = 0; i < r->field_count; i++) {
     printf("%-13s '%s' of %s [", i == 0 ? "fields" : "", r->fields[i].name, type_name(r->fields[i].dtype));
@@ -77,7 +77,7 @@ int run_data(const struct verb *verb, int count, char **arguments) {
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
   if (operands->count == 0 && s.out == NULL && !s.a.json) return print_sources();
-  if (operands->count != 1) return report_usage(verb, "name one source of data");
+  if (operands->count != 1) return report_usage(verb, "exactly one data source is needed");
   neap_data_report *report;
   const neap_status status = neap_data_inspect(operands->values[0], s.out, &report);
   int result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);

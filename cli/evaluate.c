@@ -68,7 +68,7 @@ static void print_classes(const neap_evaluation *e) {
   if (e->classes > rows_limit) printf("... (--json has all %lld)\n", (long long)e->classes);
   printf("%-*s  %8s %9s %9s %9.4f\n", width, "mean", "", "", "", mean);
   if (e->classes > matrix_limit) return;
-  printf("\n%-*s  taken for\n%-*s", width, "was", width, "");
+  printf("\n%-*s  predicted\n%-*s", width, "was", width, "");
   for (int64_t k = 0; k < e->classes; k++) printf(" %6.6s", e->class_rows[k].name);
   for (int64_t k = 0; k < e->classes; k++) {
     printf("\n%-*.*s", width, width, e->class_rows[k].name);
@@ -101,8 +101,8 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
 }
 
 static void print_evaluation(const char *folder, const neap_train_options *run, const neap_evaluation *e) {
-  printf("checkpoint    %s: %s after step %lld, %lld whole epoch%s\n", folder, run->model, (long long)e->step,
-         (long long)e->epoch, e->epoch == 1 ? "" : "s");
+  printf("checkpoint    %s: %s after step %lld, %lld complete epoch%s\n", folder, run->model,
+         (long long)e->step, (long long)e->epoch, e->epoch == 1 ? "" : "s");
   if (e->mae >= 0)
     printf("test          mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", e->mae, e->rmse,
            e->r2);
@@ -111,7 +111,7 @@ static void print_evaluation(const char *folder, const neap_train_options *run, 
   printf(", loss %.4f, over %lld %s of %s\n", e->loss, (long long)e->images, e->records, run->data);
   if (of_sequences(e->records)) {
     printf("text          perplexity %.2f", exp(e->loss));
-    if (e->bits_per_byte >= 0) printf(", %.3f bits a byte", e->bits_per_byte);
+    if (e->bits_per_byte >= 0) printf(", %.3f bits per byte", e->bits_per_byte);
     putchar('\n');
   }
   printf("memory        %s of a budget of %s\n", bytes_text(e->memory.measured_peak).text,

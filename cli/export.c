@@ -12,18 +12,19 @@ struct settings {
 
 const neap_setting export_options[] = {
     OWN_OPTION(struct settings, "o", "FILE.onnx|FILE.gguf|DIR", NULL,
-               "the file to write; of a run with --lora also a folder, for its adapters as peft has them",
+               "the file to write; for a run with --lora also a folder, which gets its adapters in the "
+               "format of peft",
                TEXT, out, .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(
-        struct settings, "merge", NULL, NULL,
-        "the whole language model with what was trained, as a folder of Hugging Face; FILE.gguf has it so",
-        SWITCH, merge),
+    OWN_OPTION(struct settings, "merge", NULL, NULL,
+               "write the whole language model with its trained weights, as a Hugging Face folder; always so "
+               "for FILE.gguf",
+               SWITCH, merge),
     OWN_OPTION(struct settings, "adapter", NULL, NULL,
-               "the adapters alone, in FILE.gguf as llama.cpp takes them", SWITCH, adapter),
-    OWN_OPTION(struct settings, "type", "TYPE", "f32; of GGUF f16",
-               "of a whole model's weights: f32, bf16 or f16, of GGUF q8_0, too", TEXT, type),
-    OWN_OPTION(struct settings, "force", NULL, NULL, "write a merged model into a folder that has files",
-               SWITCH, force),
+               "write only the adapters, in FILE.gguf as llama.cpp reads them", SWITCH, adapter),
+    OWN_OPTION(struct settings, "type", "TYPE", "f32; for GGUF f16",
+               "type of the weights of a whole model: f32, bf16 or f16; for GGUF also q8_0", TEXT, type),
+    OWN_OPTION(struct settings, "force", NULL, NULL,
+               "write a merged model into a folder that already has files", SWITCH, force),
     {0},
 };
 
@@ -40,8 +41,8 @@ static int report_adapters(const struct settings *s, const neap_export_options *
   if (s->a.json)
     return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out, "adapters",
                                 (json_int_t)result->adapters));
-  printf("exported      adapters of %lld layers of %s into %s, as %s has them\n", (long long)result->adapters,
-         options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");
+  printf("exported      adapters of %lld layers of %s into %s, in the format of %s\n",
+         (long long)result->adapters, options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");
   return EXIT_DONE;
 }
 
@@ -76,8 +77,7 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   struct arguments run;
   neap_export_result result;
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  if (s.a.operands.count == 0)
-    return report_usage(verb, "the folder of a run, or a model's file, is missing");
+  if (s.a.operands.count == 0) return report_usage(verb, "the folder of a run, or a model file, is missing");
   if (s.out == NULL) return report_usage(verb, "-o is missing: the file or folder to write");
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
   neap_export_options options = {.best = s.a.options.best,
@@ -101,7 +101,8 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   printf("exported      %s into %s: %lld nodes, opset %lld\n", options.model, s.out, (long long)result.nodes,
          (long long)result.opset);
   printf("input         %s, batch %s",
-         result.normalised ? "as the data have it (images: bytes, 0 to 255)" : "as trained on",
+         result.normalised ? "unnormalised, as in the data (images: bytes, 0 to 255)"
+                           : "normalised, as in training",
          result.batch > 0 ? "" : "open\n");
   if (result.batch > 0) printf("%lld\n", (long long)result.batch);
   return EXIT_DONE;

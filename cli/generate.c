@@ -12,13 +12,14 @@ struct settings {
 };
 
 const neap_setting generate_options[] = {
-    OWN_OPTION(struct settings, "prompt", "TEXT", "the beginning of a line", "what the text goes on from",
+    OWN_OPTION(struct settings, "prompt", "TEXT", "the beginning of a line", "text that the model continues",
                TEXT, prompt),
-    OWN_OPTION(struct settings, "tokens", "N", "200", "to make at most", INTEGER, tokens, .least = 1,
-               .below = 9007199254740992.0),
+    OWN_OPTION(struct settings, "tokens", "N", "200", "maximum number of tokens to generate", INTEGER, tokens,
+               .least = 1, .below = 9007199254740992.0),
     OWN_OPTION(struct settings, "temperature", "X", "0.8",
-               "below 1 likely tokens are more likely; 0: always the most likely one", NUMBER, temperature),
-    OWN_OPTION(struct settings, "top-k", "K", "all", "choose from the K most likely tokens", INTEGER, top_k,
+               "sampling temperature: below 1 favours likely tokens; 0: always the most likely token", NUMBER,
+               temperature),
+    OWN_OPTION(struct settings, "top-k", "K", "all", "sample from the K most likely tokens", INTEGER, top_k,
                .least = 1, .below = 9007199254740992.0),
     {0},
 };
@@ -121,7 +122,7 @@ int read_language_model(const struct verb *verb, const struct arguments *given, 
                         struct arguments *run) {
   int result = EXIT_DONE;
   if (given->operands.count == 0)
-    return report_usage(verb, "the folder of a checkpoint, or a model's file, is missing");
+    return report_usage(verb, "the folder of a checkpoint, or a model file, is missing");
   *folder = given->operands.values[0];
   if (neap_model_is_file(*folder)) { /* a model as it comes, which nobody trained here */
     *run = (struct arguments){.options = {.model = *folder}};

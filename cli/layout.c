@@ -13,7 +13,7 @@ struct settings {
 const neap_setting layout_options[] = {
     {"o", "OUT.csv", .help = "write the buffers with their offsets", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
-    {"capacity", "BYTES", "0: the least that is found", "a height to stay within",
+    {"capacity", "BYTES", "0: the smallest that is found", "maximum height of the layout",
      .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, capacity)},
     {0},
 };
@@ -51,9 +51,9 @@ static void print_layout(int64_t count, const neap_layout_result *layout, double
   const double share = layout->height > 0 ? (double)layout->lower_bound / (double)layout->height : 1;
   printf("%lld buffers in %s (%llu bytes), found in %s\n", (long long)count, bytes_text(layout->height).text,
          (unsigned long long)layout->height, duration_text(seconds).text);
-  printf("live at once at most %s (%llu bytes): %s of the height%s\n", bytes_text(layout->lower_bound).text,
-         (unsigned long long)layout->lower_bound, percent_text(share).text,
-         layout->proven_optimal ? "; no layout is lower" : "");
+  printf("most bytes live at once: %s (%llu bytes), %s of the height%s\n",
+         bytes_text(layout->lower_bound).text, (unsigned long long)layout->lower_bound,
+         percent_text(share).text, layout->proven_optimal ? "; no layout is lower" : "");
 }
 
 static int solve(const struct verb *verb, const struct settings *s, const char *in, neap_buffer *buffers,
@@ -65,7 +65,7 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
   const bool over = status == NEAP_OVER_BUDGET; /* then the layout is what could be met */
   if (status != NEAP_OK && !over) return report_failure(verb, status);
   if (layout.height > INT64_MAX) {
-    fprintf(stderr, "neap: %s: the buffers need %llu bytes, more than the 2^63 - 1 that there can be\n", in,
+    fprintf(stderr, "neap: %s: the buffers need %llu bytes; the maximum is 2^63 - 1\n", in,
             (unsigned long long)layout.height);
     return EXIT_FAILED;
   }
@@ -93,7 +93,7 @@ int run_layout(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
   const struct operands operands = s.a.operands;
-  if (operands.count == 0) return report_usage(verb, "a file of buffers is missing: id,lower,upper,size");
+  if (operands.count == 0) return report_usage(verb, "a file of buffers (id,lower,upper,size) is missing");
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;
   neap_buffer *buffers;
   int64_t buffer_count;

@@ -90,16 +90,16 @@ static void print_result(const neap_train_options *o, const struct test *t, neap
   static const int64_t rows = 20;
   const int64_t every = (t->count + rows - 1) / rows;
   printf("%s on %s, batch %lld: %lld steps%s\n\n%-14s %10s %10s\n", o->model, o->data,
-         (long long)o->shape.batch, (long long)t->count,
-         ended != NEAP_OK ? ", until the loss had gone up" : "", "learning rate", "loss", "smoothed");
+         (long long)o->shape.batch, (long long)t->count, ended != NEAP_OK ? ", until the loss rose" : "",
+         "learning rate", "loss", "smoothed");
   for (int64_t i = 0; i < t->count; i += every)
     printf("%-14.4g %10.4f %10.4f\n", t->points[i].rate, t->points[i].loss, t->points[i].smoothed);
   const double suggested = suggested_rate(t);
-  printf("\nleast loss at  %.4g\n", t->points[least_at(t)].rate);
+  printf("\nlowest loss at %.4g\n", t->points[least_at(t)].rate);
   if (suggested > 0)
     printf("suggestion     --lr %.2g, where the smoothed loss falls fastest\n", suggested);
   else
-    printf("suggestion     none: the loss does not fall; more --steps, or other rates (--from, --to)\n");
+    printf("suggestion     none: the loss does not fall; try more --steps, or other rates (--from, --to)\n");
 }
 
 static int write_points(const struct verb *verb, const char *path, const char *title, const struct test *t) {
@@ -130,10 +130,11 @@ static int check_needed(const struct verb *verb, struct settings *s) {
   if (s->from == 0) s->from = 1e-6;
   if (s->to == 0) s->to = o->session.optimizer == NEAP_SGD ? 10 : 1;
   if (s->from >= s->to)
-    return report_usage(verb, "--from %g: must be below the last rate, --to %g", s->from, s->to);
+    return report_usage(verb, "--from %g: the first rate must be below the last rate, --to %g", s->from,
+                        s->to);
   if (s->out != NULL && !has_ending(s->out, ".svg") && !has_ending(s->out, ".csv") &&
       s->out != standard_output)
-    return report_usage(verb, "-o %s: FILE.svg or FILE.csv is needed", s->out);
+    return report_usage(verb, "-o %s: the name must end in .svg or .csv", s->out);
   const int result = check_output(verb, s->out, s->a.json);
   return result == EXIT_DONE ? complete_run(verb, &s->a) : result;
 }

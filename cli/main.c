@@ -12,7 +12,7 @@ static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
      "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, train_options, .run = run_train},
     {"finetune", "MODEL --data D --out DIR [--lora R | --full] [--process-budget B] ...",
-     "Fine-tune a language model of a file: adapters beside its weights, or all of it.", NEAP_VERB_TRAIN,
+     "Fine-tune a language model from a file: train adapters, or all weights.", NEAP_VERB_TRAIN,
      finetune_options, .operands = 1, .run = run_finetune,
      .usual = {{"lora", "8"},
                {"store", "*=file"},
@@ -21,9 +21,9 @@ static const struct verb verbs[] = {
                {"schedule", "constant"},
                {"warmup", "0.03"}}},
     {"lr", "--model M --data D [--from X] [--to X] [--steps N] [-o FILE.svg|.csv]",
-     "Learning-rate range test: the loss while the rate rises, and a suggestion.", NEAP_VERB_LR, lr_options,
-     .run = run_lr, .usual = {{"steps", "100"}}},
-    {"evaluate", "DIR [--data D] [--budget B]", "Test accuracy of the checkpoint in a folder.",
+     "Learning-rate range test: raise the rate step by step, plot the loss, suggest a rate.", NEAP_VERB_LR,
+     lr_options, .run = run_lr, .usual = {{"steps", "100"}}},
+    {"evaluate", "DIR [--data D] [--budget B]", "Evaluate the checkpoint in a folder on test data.",
      NEAP_VERB_EVALUATE, NULL, .operands = 1, .run = run_evaluate,
      .usual = {{"average", NULL}, {"best", NULL}, {"*", "the run's"}}},
     {"predict", "(RUN | MODEL | --model M --weights F) --data D -o OUT.csv|.jsonl|.npy [--budget B]",
@@ -33,38 +33,41 @@ static const struct verb verbs[] = {
      "Write the model of a run as an ONNX file, or as a language model's folder or GGUF file.",
      NEAP_VERB_EXPORT, export_options, .operands = 1, .run = run_export},
     {"generate", "DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K]",
-     "Write text with the language model of the checkpoint in a folder.", NEAP_VERB_GENERATE,
-     generate_options, .operands = 1, .run = run_generate, .usual = {{"threads", "the run's"}}},
+     "Generate text with the language model of a checkpoint.", NEAP_VERB_GENERATE, generate_options,
+     .operands = 1, .run = run_generate, .usual = {{"threads", "the run's"}}},
     {"chat", "RUN|MODEL [--system TEXT] [--template NAME] [--tokens N] [--temperature X]",
-     "Talk with the language model of a run or of a file: a line is a turn.", NEAP_VERB_GENERATE,
+     "Chat with a language model of a run or of a file; each line is a turn.", NEAP_VERB_GENERATE,
      chat_options, .operands = 1, .run = run_chat, .usual = {{"threads", "the run's"}}},
     {"translate", "DIR [--input FILE] [--reference FILE] [--beam N] [--length-penalty X]",
-     "Translate lines with the checkpoint in a folder; BLEU beside a reference.", NEAP_VERB_TRANSLATE,
+     "Translate lines with the checkpoint in a folder; with a reference, compute BLEU.", NEAP_VERB_TRANSLATE,
      translate_options, .operands = 1, .run = run_translate,
      .usual = {{"threads", "the run's"}, {"data", "the run's"}}},
     {"plan",
      "(--model M [--batch N] | GRAPH.json | LANGUAGE-MODEL) [--budget B] [--planner P] [-o PLAN.json]",
-     "Plan a training step inside a budget; of a language model of a file compare the ways to fine-tune it.",
+     "Plan a training step inside a budget; for a language model from a file, compare the ways to fine-tune "
+     "it.",
      NEAP_VERB_PLAN, plan_options, .operands = 1, .run = run_plan,
      .usual = {{"planner", "auto; all for a table"},
-               {"data", "of a language model of a file: for its length and how long a pass takes"}}},
+               {"data",
+                "for a language model from a file: gives the context length and the time of an epoch"}}},
     {"curve", "(--model M [--batch N] | GRAPH.json) [--planner P,...] [-o FILE.csv|.svg|.html]",
-     "Memory against recomputation, from the least budget to keeping everything.", NEAP_VERB_CURVE,
+     "Plot memory against recomputation, from the smallest budget to keeping everything.", NEAP_VERB_CURVE,
      curve_options, .operands = 1, .run = run_curve},
     {"show", "(--model M [--batch N] | GRAPH.json [PLAN.json]) [--budget B] [-o FILE.svg|.html]",
-     "Show where the bytes go, over the step.", NEAP_VERB_SHOW, show_options, .operands = 2, .run = run_show},
-    {"check", "GRAPH.json PLAN.json", "Check a plan against the rules of the file formats alone.", 0, NULL,
+     "Show the bytes in use over the step.", NEAP_VERB_SHOW, show_options, .operands = 2, .run = run_show},
+    {"check", "GRAPH.json PLAN.json", "Check a plan by the rules of the file formats alone.", 0, NULL,
      .operands = 2, .run = run_check},
-    {"graph", "--model M [--batch N] -o GRAPH.json", "Write a model's training step as a graph file.",
+    {"graph", "--model M [--batch N] -o GRAPH.json", "Write a model's training step as a step file.",
      NEAP_VERB_GRAPH, graph_options, .run = run_graph},
     {"layout", "IN.csv [-o OUT.csv] [--capacity BYTES]",
      "Find offsets for buffers with lifetimes (id,lower,upper,size).", 0, layout_options, .operands = 1,
      .run = run_layout},
     {"bench", "[--model M [--batch N] ...] [--threads N]",
-     "Measure this machine, and the time of a model's step beside what it could be.", NEAP_VERB_BENCH,
-     bench_options, .run = run_bench},
-    {"data", "[D] [-o SHEET.png]", "What data have and what is wrong with them; the sources there are.", 0,
-     data_options, .operands = 1, .run = run_data},
+     "Measure the speed of this machine, and the time of a model's step against the limit of that speed.",
+     NEAP_VERB_BENCH, bench_options, .run = run_bench},
+    {"data", "[D] [-o SHEET.png]",
+     "Describe data and report what is wrong with it; without data, list the sources.", 0, data_options,
+     .operands = 1, .run = run_data},
     {"completion", "bash|zsh|fish", "Print a script that completes verbs, options and values in a shell.", 0,
      NULL, .operands = 1, .run = run_completion},
     {"manual", "", "Print the manual page, for man -l.", 0, NULL, .run = run_manual},
@@ -110,8 +113,7 @@ static void report_memory_limit(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   const uint64_t had = most_address_space();
-  fprintf(stderr,
-          "  this process had %s of address space, and may have %s (%llu bytes) in all: ulimit -v %llu\n",
+  fprintf(stderr, "  this process had %s of address space; its limit is %s (%llu bytes): ulimit -v %llu\n",
           bytes_text(had).text, bytes_text(limit.rlim_cur).text, (unsigned long long)limit.rlim_cur,
           (unsigned long long)limit.rlim_cur / 1024);
 }
@@ -158,7 +160,7 @@ static const struct verb *find_verb(const char *name) {
 static int report_unknown_verb(const char *name) {
   struct suggestion suggestion = suggest_for(name);
   for (int i = 0; i < VERB_COUNT; i++) suggest(&suggestion, verbs[i].name);
-  return report_usage(NULL, "%s: there is no such verb%s", name, suggestion_text(&suggestion, "neap ").text);
+  return report_usage(NULL, "%s: unknown verb%s", name, suggestion_text(&suggestion, "neap ").text);
 }
 
 /* `neap help`, `neap help VERB` */

@@ -29,21 +29,22 @@ const char standard_output[] = "/dev/stdout";
 
 int check_output(const struct verb *verb, const char *out, bool json) {
   if (out != standard_output || !json) return EXIT_DONE;
-  return report_usage(verb, "-o - and --json: only one of them can have standard output");
+  return report_usage(verb, "-o - and --json both write to standard output; give one of them");
 }
 
 uint64_t tell_budget(const char *text, uint64_t bytes) {
   const size_t length = text != NULL ? strlen(text) : 0;
   neap_available found;
   if (bytes == NEAP_BUDGET_AVAILABLE && neap_memory_available(&found) == NEAP_OK) {
-    fprintf(stderr, "neap: --budget available: %s of the %s that %s has free; a tenth is left to others\n",
+    fprintf(stderr,
+            "neap: --budget available: %s of the %s that %s has free; a tenth is left for other processes\n",
             bytes_text(found.bytes).text, bytes_text(found.free_bytes).text, found.limit);
     return found.bytes;
   }
   if (length < 2 || strchr("KMGTkmgt", text[length - 1]) == NULL) return bytes;
   const char unit = (char)toupper((unsigned char)text[length - 1]);
-  fprintf(stderr, "neap: a budget of %s is read as %.*s %ciB (%llu bytes)\n", text, (int)length - 1, text,
-          unit, (unsigned long long)bytes);
+  fprintf(stderr, "neap: a budget of %s means %.*s %ciB (%llu bytes)\n", text, (int)length - 1, text, unit,
+          (unsigned long long)bytes);
   return bytes;
 }
 
@@ -128,10 +129,10 @@ struct option {
 
 static const neap_setting config_option =
     OWN_OPTION(struct arguments, "config", "FILE", NULL,
-               "a file of options, lines of `name: value` (YAML); those given here count before it", TEXT,
-               config, .flags = NEAP_SETTING_PATH);
-static const neap_setting json_option =
-    OWN_OPTION(struct arguments, "json", NULL, NULL, "one JSON object on standard output", SWITCH, json);
+               "read options from a file, lines of `name: value` (YAML); options given here take precedence",
+               TEXT, config, .flags = NEAP_SETTING_PATH);
+static const neap_setting json_option = OWN_OPTION(struct arguments, "json", NULL, NULL,
+                                                   "write one JSON object to standard output", SWITCH, json);
 
 /* Option `at` of a verb, in the order of the help; false past the last. */
 static bool option_at(const struct verb *verb, int at, struct option *option) {
@@ -205,7 +206,7 @@ static int report_unknown(const struct verb *verb, const char *argument, size_t 
   snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), argument);
   struct suggestion suggestion = suggest_for(name);
   for (int i = 0; option_at(verb, i, &option); i++) suggest(&suggestion, option_name(&option.row).text);
-  return report_usage(verb, "%.*s: there is no such option%s", (int)length, argument,
+  return report_usage(verb, "%.*s: unknown option%s", (int)length, argument,
                       suggestion_text(&suggestion, "").text);
 }
 
@@ -224,13 +225,13 @@ static bool read_option(const struct verb *verb, int count, char **arguments, in
   const char *name = named.text;
   if (option.row.kind == NEAP_SETTING_SWITCH) {
     if (text != NULL) {
-      report_usage(verb, "%s takes no value", name);
+      report_usage(verb, "%s does not take a value", name);
       return false;
     }
     text = "";
   } else if (text == NULL) {
     if (*at + 1 == count) {
-      report_usage(verb, "%s: %s is missing", name, option.row.value);
+      report_usage(verb, "%s: the value %s is missing", name, option.row.value);
       return false;
     }
     text = arguments[++*at];
@@ -304,7 +305,7 @@ static neap_status take_entry(void *context, const neap_setting_entry *entry) {
   char problem[512];
   snprintf(problem, sizeof problem, "%.400s", neap_error_message());
   if (option.row.kind == NEAP_SETTING_SWITCH)
-    snprintf(problem, sizeof problem, "%s %.100s: true or false is needed", entry->name, entry->text);
+    snprintf(problem, sizeof problem, "%s %.100s: must be true or false", entry->name, entry->text);
   return refuse_entry(r, entry, problem);
 }
 

@@ -20,19 +20,18 @@ enum { MOST_PROCESSES = 4096, MOST_STAGES = 64, USUAL_BANDWIDTH = 125000000 };
 static const double usual_latency = 1e-4;
 
 const neap_setting plan_options[] = {
-    {"profile", .help = "what each technique (of --allow) makes of a model's memory, by kind of bytes",
+    {"profile", .help = "show how each technique (of --allow) changes a model's memory, by kind of bytes",
      .kind = NEAP_SETTING_SWITCH, .offset = offsetof(struct settings, profile)},
-    OWN_OPTION(
-        struct settings, "processes", "N", "1",
-        "plan for one of the processes that train together: bytes, and seconds with what they exchange", INT,
-        processes, .least = 1, .below = MOST_PROCESSES + 1),
+    OWN_OPTION(struct settings, "processes", "N", "1",
+               "plan for one of N processes that train together: bytes, and seconds including exchanges", INT,
+               processes, .least = 1, .below = MOST_PROCESSES + 1),
     OWN_OPTION(struct settings, "pipeline", "P", "1",
-               "the ways to divide the model among the ranks of a pipeline: seconds, bubble, bytes of each",
+               "compare ways to divide the model among P ranks of a pipeline: seconds, bubble, bytes of each",
                INT, pipeline, .least = 1, .below = MOST_STAGES + 1),
     OWN_OPTION(struct settings, "bandwidth", "B", "125MB, a network of 1 Gbit/s",
-               "bytes that one of the processes sends in a second, while it receives as many", BYTES,
-               bandwidth, .least = 1),
-    OWN_OPTION(struct settings, "latency", "SECONDS", "0.0001", "what an exchange takes besides its bytes",
+               "bytes per second that a process sends, while it receives as many", BYTES, bandwidth,
+               .least = 1),
+    OWN_OPTION(struct settings, "latency", "SECONDS", "0.0001", "time of an exchange without its bytes",
                NUMBER, latency),
     {"o", "PLAN.json", .help = "write the plan", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
@@ -50,19 +49,19 @@ static void print_heading(const neap_step *step, uint64_t budget) {
     printf("budget %s (%llu bytes)\n", bytes_text(budget).text, (unsigned long long)budget);
   else
     printf("budget %s\n",
-           budget == NEAP_BUDGET_MAX ? "max: everything is kept" : "min: the least that can be met");
+           budget == NEAP_BUDGET_MAX ? "max: everything is kept" : "min: the smallest that can be met");
   printf("\n%-16s %12s %12s %10s %11s %10s\n", "planner", "peak", "arena", "overhead", "recomputed",
          "planned in");
 }
 
 static void print_row(const struct plan_answer *answer) {
   if (answer->plan == NULL && answer->smallest == 0) {
-    printf("%-16s has no plan for this graph: it takes %s\n", answer->planner,
+    printf("%-16s has no plan for this graph: it accepts %s\n", answer->planner,
            planner_graphs(answer->planner));
     return;
   }
   if (answer->plan == NULL) {
-    printf("%-16s does not fit; the smallest budget it meets: %s (%llu)\n", answer->planner,
+    printf("%-16s does not fit; its smallest budget: %s (%llu)\n", answer->planner,
            bytes_text(answer->smallest).text, (unsigned long long)answer->smallest);
     return;
   }
@@ -120,12 +119,11 @@ static int divide(const struct verb *verb, struct settings *s) {
   if (s->latency < 0) s->latency = usual_latency;
   if (s->processes <= 1) return EXIT_DONE;
   if (s->profile || given_text(&s->a, "allow") != NULL || strcmp(s->a.options.session.planner, "all") == 0)
-    return report_usage(verb,
-                        "--processes %d: plans one step by one planner; leave out --allow, --profile "
-                        "and --planner all",
-                        (int)s->processes);
+    return report_usage(
+        verb, "--processes %d: plans one step by one planner; leave out --allow, --profile and --planner all",
+        (int)s->processes);
   if (s->a.options.model == NULL && !neap_model_is_file(s->a.operands.values[0]))
-    return report_usage(verb, "--processes %d goes with --model: a graph file is of one process",
+    return report_usage(verb, "--processes %d needs --model: a step file describes one process",
                         (int)s->processes);
   s->ranks = (neap_collective){.size = s->processes};
   s->a.options.session.collective = &s->ranks;
@@ -155,10 +153,10 @@ static void tell_processes(const struct settings *s, const neap_exchanges *excha
   printf("\neach of %d processes: %lld of %lld micro-batches of %lld; it sends %s a step in %lld exchanges\n",
          (int)s->processes, (long long)(parts / s->processes), (long long)parts, (long long)o->micro_batch,
          bytes_text(exchanges->sent_bytes).text, (long long)exchanges->calls);
-  printf("a step: %s of computing and, at %s/s and %g ms an exchange, %s of exchanges; one process computes "
-         "%s\n",
-         duration_text(computing).text, bytes_text(s->bandwidth).text, 1e3 * s->latency,
-         duration_text(exchanging).text, duration_text(alone).text);
+  printf(
+      "a step: %s of computing; %s/s and %g ms an exchange give %s of exchanges; one process computes %s\n",
+      duration_text(computing).text, bytes_text(s->bandwidth).text, 1e3 * s->latency,
+      duration_text(exchanging).text, duration_text(alone).text);
 }
 
 static int plan_one(const struct verb *verb, const struct settings *s, const neap_step *step,
@@ -245,7 +243,7 @@ static void print_combinations(const neap_combination *list, int count, int best
       printf("%-24s %12s %14s %13.2f ms%s\n", list[i].name, bytes_text(list[i].peak_bytes).text,
              percent_text(list[i].overhead).text, 1e3 * list[i].cost, i == best ? "  taken" : "");
     else
-      printf("%-24s does not fit; the least that it needs: %s (%llu)\n", list[i].name,
+      printf("%-24s does not fit; its smallest budget: %s (%llu)\n", list[i].name,
              bytes_text(list[i].peak_bytes).text, (unsigned long long)list[i].peak_bytes);
   }
 }
@@ -255,8 +253,8 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
   int count;
   const char *allow = given_text(&s->a, "allow");
   neap_train_options source = s->a.options;
-  if (source.model == NULL) return report_usage(verb, "--allow %s goes with --model", allow);
-  if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --allow makes several", s->out);
+  if (source.model == NULL) return report_usage(verb, "--allow %s needs --model", allow);
+  if (s->out != NULL) return report_usage(verb, "-o %s: writes one plan, but --allow makes several", s->out);
   if (check_use(verb, &s->a) != EXIT_DONE) return EXIT_USAGE;
   neap_train_options_resolve(&source);
   neap_status status = source.shape.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
@@ -280,9 +278,10 @@ static int plan_profile(const struct verb *verb, struct settings *s) {
   struct techniques techniques;
   const char *budget = given_text(&s->a, "budget");
   const int32_t allow = neap_setting_find("allow");
-  if (s->out != NULL) return report_usage(verb, "-o %s: takes one plan; --profile makes several", s->out);
+  if (s->out != NULL)
+    return report_usage(verb, "-o %s: writes one plan, but --profile makes several", s->out);
   if (budget != NULL && strcmp(budget, "max") != 0)
-    return report_usage(verb, "--profile has budgets of its own: --budget %s does nothing", budget);
+    return report_usage(verb, "--profile chooses its own budgets: --budget %s has no effect", budget);
   if (s->a.given[allow] == NULL && set_setting(&s->a, allow, ALLOW_ALL) != NEAP_OK)
     return report_failure(verb, NEAP_INTERNAL);
   const int opened = techniques_open(verb, &s->a, &techniques);
@@ -313,8 +312,8 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   const char *planner = s.a.options.session.planner;
   const bool all = strcmp(planner, "all") == 0;
   if (!all && !planner_exists(planner))
-    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`", planner);
-  if (all && s.out != NULL) return report_usage(verb, "-o %s: takes one plan; name one planner", s.out);
+    return report_usage(verb, "--planner %s: unknown planner; see `neap planners`", planner);
+  if (all && s.out != NULL) return report_usage(verb, "-o %s: writes one plan; name one planner", s.out);
   s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;
   int result = take_model(verb, &s.a);

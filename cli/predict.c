@@ -12,16 +12,17 @@ struct settings {
 };
 
 const neap_setting predict_options[] = {
-    OWN_OPTION(struct settings, "weights", "FILE.safetensors", NULL, "what training saved, without RUN", TEXT,
-               weights, .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "weights", "FILE.safetensors", NULL,
+               "weights that training saved, when RUN is not given", TEXT, weights,
+               .flags = NEAP_SETTING_PATH),
     OWN_OPTION(struct settings, "o", "OUT", NULL,
                "OUT.csv or .jsonl: names and probabilities; OUT.npy: f32 [records, ...]", TEXT, out,
                .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(struct settings, "output", "NAME", "logits, or prediction of values",
-               "which output of the model; sentence: the vector of a text, of encoders of files", TEXT,
-               output),
-    OWN_OPTION(struct settings, "train", NULL, NULL, "the training records, not the test records", SWITCH,
-               training),
+    OWN_OPTION(struct settings, "output", "NAME", "logits; for values, the prediction",
+               "which output of the model to write; sentence: the vector of a text, for encoders from files",
+               TEXT, output),
+    OWN_OPTION(struct settings, "train", NULL, NULL, "use the training records instead of the test records",
+               SWITCH, training),
     {0},
 };
 
@@ -44,7 +45,7 @@ static void print_result(const struct settings *s, const neap_predict_result *r)
   for (int i = 0; i < r->rank; i++) printf("%s%lld", i > 0 ? ", " : "", (long long)r->dims[i]);
   printf("]\n");
   if (r->accuracy >= 0) printf("accuracy      %.2f %%\n", 100 * r->accuracy);
-  printf("memory        %s, of which weights and a batch are %s\n", bytes_text(r->memory.measured_peak).text,
+  printf("memory        %s, of which weights and a batch take %s\n", bytes_text(r->memory.measured_peak).text,
          bytes_text(r->memory.resident).text);
 }
 
@@ -68,7 +69,8 @@ static int check_needed(const struct verb *verb, const struct settings *s, bool 
   struct stat status;
   if (s->weights != NULL && stat(s->weights, &status) == 0 && S_ISDIR(status.st_mode))
     return report_usage(
-        verb, "--weights %s: is a folder; name the weights-*.safetensors in it, or the folder alone",
+        verb,
+        "--weights %s is a folder; name a weights-*.safetensors in it, or give the folder without --weights",
         s->weights);
   return of_run ? EXIT_DONE : check_use(verb, &s->a);
 }

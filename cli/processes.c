@@ -29,9 +29,9 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
     return false;
   }
   if (launched->by_launcher && launched->asked > 1) {
-    *exit_status =
-        report_usage(verb, "--processes %d: a launcher has started %d processes already; leave it out",
-                     (int)launched->asked, launched->collective.size);
+    *exit_status = report_usage(
+        verb, "--processes %d: a launcher has already started %d processes; leave the option out",
+        (int)launched->asked, launched->collective.size);
     return false;
   }
   if (launched->by_launcher) divide_threads(a, launched->collective.size);

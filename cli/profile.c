@@ -72,8 +72,8 @@ static void print_table_row(const struct profiled *row, const struct profiled *w
 }
 
 static void print_heading(const struct techniques *t) {
-  printf("%s, batch %lld: bytes where the most lives; peak: with the gaps of the arena, and how many times "
-         "less than without any technique\nrecompute: the least that can be met; its cost is in "
+  printf("%s, batch %lld: bytes at the position with the most; peak: with the gaps of the arena, and the "
+         "factor saved against no technique\nrecompute: the smallest budget that can be met; its cost is the "
          "recomputation\n\n",
          t->whole.model, (long long)t->whole.shape.batch);
   printf("%-36s %10s %10s %10s %10s %10s %10s | %10s %7s %9s\n", "technique", "parameters", "states",

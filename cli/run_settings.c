@@ -141,7 +141,7 @@ static bool take_option(const char *folder, const char *name, const char *text, 
   const int32_t index = strncmp(name, "--", 2) == 0 ? neap_setting_find(name + 2) : -1;
   const bool known = index >= 0 && neap_setting_at(index, &setting) && setting.verbs & NEAP_VERB_TRAIN;
   if (!known) {
-    fprintf(stderr, "neap: %s/command.json: %s: there is no such option\n", folder, name);
+    fprintf(stderr, "neap: %s/command.json: %s: unknown option\n", folder, name);
     return false;
   }
   const bool usual = !zeros && was_usual(&setting, text), rate = strcmp(setting.name, "lr") == 0;
@@ -179,7 +179,7 @@ static int take_options(const char *folder, const char *text, struct arguments *
 static int take_command(const struct verb *verb, const char *folder, struct arguments *a) {
   char *text = NULL;
   if (neap_checkpoint_command(folder, &text) != NEAP_OK) {
-    fprintf(stderr, "neap: %s%s: is not the folder of a run: %s\n",
+    fprintf(stderr, "neap: %s%s: not the folder of a run: %s\n",
             strcmp(verb->name, "train") == 0 ? "--resume " : "", folder, neap_error_message());
     return EXIT_FAILED;
   }
@@ -220,8 +220,7 @@ int complete_run(const struct verb *verb, struct arguments *a) {
   if (result == EXIT_DONE) result = check_use(verb, a);
   if (result != EXIT_DONE) return result;
   if (!planner_exists(o->session.planner))
-    return report_usage(verb, "--planner %s: there is no such planner; see `neap planners`",
-                        o->session.planner);
+    return report_usage(verb, "--planner %s: unknown planner; see `neap planners`", o->session.planner);
   tell_budget(given_text(a, "budget"), o->session.budget);
   tell_budget(given_text(a, "process-budget"), o->session.process_budget);
   neap_train_options_resolve(o);

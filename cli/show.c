@@ -11,7 +11,7 @@ struct settings {
 };
 
 const neap_setting show_options[] = {
-    {"o", "FILE", .help = "draw memory over the step, by kind: .svg, or .html with every tensor's place",
+    {"o", "FILE", .help = "draw memory over the step, by kind: .svg, or .html with the place of every tensor",
      .kind = NEAP_SETTING_TEXT, .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
 };
@@ -91,12 +91,12 @@ static void print_profile(const struct profile *p) {
   const char *name, *op;
   neap_plan_describe(p->plan, &info);
   peak_node(p, &name, &op);
-  printf("%s, planned by %s: %lld positions, %lld of them recompute (%s)\n", name_text(info.graph).text,
+  printf("%s, planned by %s: %lld positions, of which %lld recompute (%s)\n", name_text(info.graph).text,
          name_text(info.planner).text, (long long)p->length, (long long)info.recomputed,
          overhead_text(info.cost, info.base_cost).text);
   printf("peak %s: %s resident and an arena of %s\n", bytes_text(plan_bytes(p->plan)).text,
          bytes_text(info.resident_bytes).text, bytes_text(info.arena_bytes).text);
-  printf("most lives at position %lld, %s (%s): %s\n\n", (long long)p->peak_at, name_text(name).text,
+  printf("most bytes live at position %lld, %s (%s): %s\n\n", (long long)p->peak_at, name_text(name).text,
          name_text(op).text, bytes_text(p->peak).text);
   printf("%-24s %14s %9s %18s\n", "kind", "at the peak", "share", "most at one time");
   for (int k = 0; k < NEAP_KIND_COUNT; k++) {

@@ -87,7 +87,7 @@ int show_config(const struct verb *verb, const struct arguments *a) {
   if (file != NULL && fclose(file) != 0) status = no_memory();
   int result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
   if (result == EXIT_DONE && bad_text)
-    result = report_usage(verb, "--show-config: an option is not UTF-8, which a file of settings has to be");
+    result = report_usage(verb, "--show-config: an option is not valid UTF-8, which a settings file needs");
   if (result == EXIT_DONE && a->json)
     result = print_json(json_pack("{s:s}", "config", text));
   else if (result == EXIT_DONE)

@@ -66,7 +66,7 @@ static int check_graph_file(const struct verb *verb, const struct arguments *a, 
   neap_setting setting;
   for (int32_t i = 0; neap_setting_at(i, &setting); i++)
     if (a->given[i] != NULL && setting.flags & NEAP_SETTING_STEP)
-      return report_usage(verb, "--%s goes with --model: the graph file %s is as it is", setting.name, file);
+      return report_usage(verb, "--%s needs --model: the step file %s is fixed", setting.name, file);
   return EXIT_DONE;
 }
 
@@ -74,16 +74,16 @@ static int check_graph_file(const struct verb *verb, const struct arguments *a, 
 int check_micro_batch(const struct verb *verb, neap_train_options *source) {
   const int ranks = source->session.collective != NULL ? source->session.collective->size : 1;
   if (ranks > 1 && source->shape.batch % ranks != 0)
-    return report_usage(verb, "--processes %d: does not divide a batch of %lld", ranks,
+    return report_usage(verb, "--processes %d: must divide the batch of %lld", ranks,
                         (long long)source->shape.batch);
   if (ranks > 1 && source->micro_batch == 0) source->micro_batch = source->shape.batch / ranks;
   if (source->micro_batch == NEAP_MICRO_BATCH_AUTO)
-    return report_usage(verb, "--micro-batch auto: is for `neap train`; give a number of images");
+    return report_usage(verb, "--micro-batch auto: only works with `neap train`; give a number of records");
   if (source->micro_batch > 0 && source->shape.batch % source->micro_batch != 0)
-    return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld",
+    return report_usage(verb, "--micro-batch %lld: must divide the batch of %lld",
                         (long long)source->micro_batch, (long long)source->shape.batch);
   if (ranks > 1 && source->shape.batch / source->micro_batch % ranks != 0)
-    return report_usage(verb, "--processes %d: does not divide %lld micro-batches", ranks,
+    return report_usage(verb, "--processes %d: must divide the %lld micro-batches", ranks,
                         (long long)(source->shape.batch / source->micro_batch));
   return EXIT_DONE;
 }
@@ -103,9 +103,9 @@ int source_open(const struct verb *verb, struct arguments *a, const char *file, 
     if (status != NEAP_OK) return report_failure(verb, status);
     file = NULL;
   }
-  if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a graph file is missing");
+  if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a step file is missing");
   if (source->model != NULL && file != NULL)
-    return report_usage(verb, "--model %s and the graph file %s: give one of them", source->model, file);
+    return report_usage(verb, "--model %s and the step file %s: give one of them", source->model, file);
   const int checked = file != NULL ? check_graph_file(verb, a, file) : check_use(verb, a);
   if (checked != EXIT_DONE) return checked;
   neap_train_options_resolve(source);

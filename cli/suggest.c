@@ -46,7 +46,7 @@ struct did_you_mean suggestion_text(const struct suggestion *s, const char *befo
 
 /* ---- Models ---- */
 
-/* Whether a name has the form of a pattern, in which each # stands for a number. */
+/* Whether a name has the form of a pattern, in which each # means a number. */
 static bool has_form(const char *name, const char *pattern) {
   for (; *pattern != '\0'; pattern++) {
     if (*pattern != '#') {
@@ -83,6 +83,6 @@ int check_model_name(const struct verb *verb, const char *name) {
     fill_form(row.name, name, filled, sizeof filled);
     suggest(&suggestion, filled);
   }
-  return report_usage(verb, "--model %s: `neap models` has no such model%s", name,
+  return report_usage(verb, "--model %s: unknown model; see `neap models`%s", name,
                       suggestion_text(&suggestion, "").text);
 }

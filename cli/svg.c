@@ -234,7 +234,7 @@ static void put_repeats(const struct plot *p, const struct memory_picture *m) {
     any = true;
   }
   fputs("\"/>\n", p->file);
-  if (any) put_text(p->file, WIDTH - RIGHT + 8, HEIGHT - BOTTOM + 9, "font-size=\"12\"", "a node runs again");
+  if (any) put_text(p->file, WIDTH - RIGHT + 8, HEIGHT - BOTTOM + 9, "font-size=\"12\"", "nodes run again");
 }
 
 static void put_peak_and_budget(const struct plot *p, const struct memory_picture *m, int64_t peak_at) {
@@ -377,11 +377,11 @@ static void put_series_legend(const struct plot *p, const struct curve_picture *
     put_text(p->file, x + 18, y + 4, "", c->series[s]);
     bool any = false;
     for (int64_t i = 0; i < c->count && !any; i++) any = c->points[i].series == s;
-    if (!any) put_text(p->file, x + 122, y + 4, "fill=\"#666\" font-size=\"11\"", "no such graph");
+    if (!any) put_text(p->file, x + 122, y + 4, "fill=\"#666\" font-size=\"11\"", "graph not accepted");
   }
   if (c->series_count < 2) return;
   fprintf(p->file, "<path %s d=\"M%.1f %.1fh24\"/>\n", front_style, x - 12, y);
-  put_text(p->file, x + 18, y + 4, "", "the best of them");
+  put_text(p->file, x + 18, y + 4, "", "best points");
 }
 
 /* A line through the picture, with its label beside it, on the side where there is room: the rows do not run
@@ -476,10 +476,11 @@ static void put_rates(struct plot *p, const struct rate_picture *r) {
                        .scale = SCALE_LOG,
                        .least = r->points[0].rate};
   p->y = (struct axis){.most = 1.2 * most, .unit = 1.0000001, .label = "loss", .edge = 1.2 * most};
-  begin_plot(p, r->title, "the rate rises by one factor a step; the line ends where the loss has gone up");
+  begin_plot(p, r->title,
+             "the rate rises by a fixed factor each step; the line ends where the loss has risen");
   put_losses(p, r, false, raw);
   put_losses(p, r, true, smooth);
-  put_legend(p, 0, "#0072B2", "smoothed loss", "mean, the last steps most");
+  put_legend(p, 0, "#0072B2", "smoothed loss", "mean, latest steps weigh most");
   put_legend(p, 1, "#999999", "loss of the step", "");
   char label[64];
   snprintf(label, sizeof label, "suggested: %.2g", r->suggested);

@@ -73,8 +73,8 @@ static void print_operators(void) {
     printf("%-*s  %-12s  %s\n", width, row.name, types, row.summary);
     print_attributes(i, width + 2 + 12 + 2);
   }
-  puts("\nBehind an operator's name are the types of real numbers that it takes, below it its attributes; "
-       "= is what 0 means.");
+  puts("\nAfter an operator's name: the types of real numbers that it accepts. Below: its attributes; '= X' "
+       "is the value that 0 selects.");
 }
 
 /* One row a line; what planners promise below it. */
@@ -87,7 +87,7 @@ static void print_rows(bool (*row_at)(int32_t index, neap_row *row)) {
     if (row.graphs != NULL) printf("%-26s graphs: %s; promises: %s\n", "", row.graphs, row.promise);
     numbers = numbers || strchr(row.name, '#') != NULL;
   }
-  if (numbers) puts("\nA # stands for a number: wrn-28-2, resnet50.");
+  if (numbers) puts("\nA # is replaced by a number: wrn-28-2, resnet50.");
 }
 
 static int print_table(const struct verb *verb, int count, char **arguments, const char *title,

@@ -17,7 +17,7 @@ static int check_whole(const struct verb *verb, const struct arguments *a) {
   struct arguments whole = *a;
   const char *const chosen[] = {"allow", "prefer", "sparse-layers"};
   if (given_text(a, "precision") != NULL || given_text(a, "sparse") != NULL)
-    return report_usage(verb, "precisions and densities are compared here: name them by --allow");
+    return report_usage(verb, "precisions and densities are compared here: name them with --allow");
   for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) whole.now[neap_setting_find(chosen[i])] = false;
   whole.options.allow = 0;
   whole.options.session.sparse_density = 0;
@@ -27,7 +27,7 @@ static int check_whole(const struct verb *verb, const struct arguments *a) {
 int techniques_open(const struct verb *verb, const struct arguments *a, struct techniques *t) {
   const neap_train_options *source = &a->options;
   const unsigned allowed = source->allow;
-  if (source->model == NULL) return report_usage(verb, "techniques are of a model: --model is missing");
+  if (source->model == NULL) return report_usage(verb, "--allow needs a model: --model is missing");
   if (check_whole(verb, a) != EXIT_DONE) return EXIT_USAGE;
   *t = (struct techniques){
       .whole = *source, .micro_batch = source->micro_batch, .density = source->session.sparse_density};
@@ -38,7 +38,7 @@ int techniques_open(const struct verb *verb, const struct arguments *a, struct t
   if (status != NEAP_OK) return report_failure(verb, status);
   if (t->micro_batch <= 0) t->micro_batch = usual_micro_batch(t->whole.shape.batch);
   if (t->whole.shape.batch % t->micro_batch != 0)
-    return report_usage(verb, "--micro-batch %lld does not divide a batch of %lld", (long long)t->micro_batch,
+    return report_usage(verb, "--micro-batch %lld: must divide the batch of %lld", (long long)t->micro_batch,
                         (long long)t->whole.shape.batch);
   t->whole.micro_batch = 0;
   t->precision = allowed & NEAP_ALLOW_F16 ? NEAP_F16 : NEAP_BF16;

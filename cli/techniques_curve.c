@@ -115,8 +115,8 @@ static json_t *curve_json(const struct techniques_curve *c) {
 }
 
 static void print_table(const struct techniques_curve *c) {
-  printf("overhead: of the whole step's cost, over the cheapest that keeps everything\n\n");
-  printf("%-28s %12s %16s %10s\n", "combination", "memory", "of the most", "overhead");
+  printf("overhead: share of the whole step's cost, above the cheapest step that keeps everything\n\n");
+  printf("%-28s %12s %16s %10s\n", "combination", "memory", "share of the most", "overhead");
   for (int64_t i = 0; i < c->count; i++)
     printf("%-28s %12s %16s %9.1f%%\n", c->series[c->points[i].series],
            bytes_text((uint64_t)c->points[i].bytes).text,
@@ -128,7 +128,7 @@ int curve_techniques(const struct verb *verb, const struct techniques *technique
   struct techniques_curve c = {.techniques = techniques};
   if (points == 0) points = USUAL_POINTS;
   if (out != NULL && has_ending(out, ".html"))
-    return report_usage(verb, "-o %s: with --allow its ending must be .csv or .svg", out);
+    return report_usage(verb, "-o %s: with --allow the name must end in .csv or .svg", out);
   c.points = calloc((size_t)points * COMBINATIONS, sizeof *c.points);
   neap_status status = c.points != NULL ? trace(&c, points) : no_memory();
   int result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);

@@ -25,7 +25,8 @@ static void *wait_at(void *context) {
 
 enum { PROBE_LIMIT = 1024 };
 
-/* How many of so many threads there can be at once, this one included; `*why`: what stood against the next.
+/* Counts how many of `wanted` threads can exist at once, this one included; `*why`: errno of the first thread
+ * that could not be created.
  */
 static int count_threads(int wanted, int *why) {
   static pthread_t threads[PROBE_LIMIT];
@@ -55,9 +56,9 @@ int prepare_threads(int asked) {
   int why;
   const int there = count_threads(wanted, &why);
   if (why == 0) return EXIT_DONE;
-  fprintf(stderr, "neap: the system gives this process %d thread%s, not %d: %s\n  --threads %d would do",
-          there, there == 1 ? "" : "s", wanted, strerror(why), there);
-  fputs("; the limits are those of ulimit -u and, for the threads' stacks, ulimit -v\n", stderr);
+  fprintf(stderr, "neap: the system allows this process %d thread%s, not %d: %s\n  use --threads %d", there,
+          there == 1 ? "" : "s", wanted, strerror(why), there);
+  fputs("; ulimit -u limits threads, ulimit -v the memory of their stacks\n", stderr);
   return EXIT_FAILED;
 }
 
@@ -75,10 +76,9 @@ static bool ended;
 
 static void tell_of_end(void) {
   if (!ended)
-    fputs(
-        "neap: it was ended from within a library, whose message is above; where that was for threads, fewer "
-        "(--threads 1) or more memory help\n",
-        stderr);
+    fputs("neap: a library ended the process; its message is above; if it lacked threads, use fewer "
+          "(--threads 1) or free some memory\n",
+          stderr);
 }
 
 void watch_for_exit(void) { atexit(tell_of_end); }

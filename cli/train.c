@@ -14,9 +14,8 @@ static volatile sig_atomic_t stop_signal;
 static bool says_nothing; /* a process that is not the first */
 
 static void remember_signal(int number) {
-  static const char text[] = "\nneap: stopping; the current step is given up, or finished where its updates "
-                             "have begun; once more to "
-                             "end at once\n";
+  static const char text[] = "\nneap: stopping; the current step is dropped, or completed if its updates "
+                             "have begun; press again to stop at once\n";
   const int before = errno;
   stop_signal = number;
   if (says_nothing) return;
@@ -142,13 +141,12 @@ struct settings {
 
 #define PROCESSES_OPTION                                                                                     \
   OWN_OPTION(struct settings, "processes", "N", "1",                                                         \
-             "processes of this machine that train together, each within the budget, with the bits of one",  \
+             "train with N processes on this machine, each within the budget; N does not change the result", \
              INT, processes, .least = 1, .below = 129)
 
 const neap_setting train_options[] = {
     OWN_OPTION(struct settings, "show-config", NULL, NULL,
-               "print all settings of the run as a file for --config, and do nothing else", SWITCH,
-               show_config),
+               "print all settings of the run as a file for --config, without training", SWITCH, show_config),
     PROCESSES_OPTION,
     {0},
 };
@@ -191,8 +189,7 @@ int run_train(const struct verb *verb, int count, char **arguments) {
 const neap_setting finetune_options[] = {
     OWN_OPTION(struct settings, "full", NULL, NULL, "train all weights, without adapters", SWITCH, full),
     OWN_OPTION(struct settings, "show-config", NULL, NULL,
-               "print all settings of the run as a file for --config, and do nothing else", SWITCH,
-               show_config),
+               "print all settings of the run as a file for --config, without training", SWITCH, show_config),
     PROCESSES_OPTION,
     {0},
 };
@@ -203,12 +200,12 @@ int run_finetune(const struct verb *verb, int count, char **arguments) {
   if (!read_arguments(verb, count, arguments, &settings, &a)) return EXIT_USAGE;
   if (a.operands.count > 0) {
     if (given_text(&a, "model") != NULL)
-      return report_usage(verb, "a model is given twice: %s and --model", a.operands.values[0]);
+      return report_usage(verb, "the model is given twice: %s and --model", a.operands.values[0]);
     const neap_status status = set_setting(&a, neap_setting_find("model"), a.operands.values[0]);
     if (status != NEAP_OK) return report_failure(verb, status);
   }
   if (settings.full && given_text(&a, "lora") != NULL)
-    return report_usage(verb, "--full trains all weights, --lora adapters beside them: take one");
+    return report_usage(verb, "--full trains all weights, --lora only adapters: give one of them");
   const int result = settle_finetuning(verb, &a, settings.full);
   return result == EXIT_DONE ? run(verb, &a, &settings) : result;
 }

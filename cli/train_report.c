@@ -31,10 +31,10 @@ static void print_names(FILE *f, const char *title, const char *const *names, in
 
 /* What came of the weights to start from, on either side. */
 static void print_initialisation(FILE *f, const char *from, const neap_initialisation *i) {
-  fprintf(f, "weights       %d tensors of %s; others are drawn\n", i->taken, from);
-  print_names(f, "not there", i->missing, i->missing_count);
+  fprintf(f, "weights       %d tensors from %s; the others start at random\n", i->taken, from);
+  print_names(f, "missing", i->missing, i->missing_count);
   print_names(f, "other shape", i->reshaped, i->reshaped_count);
-  print_names(f, "not used", i->unused, i->unused_count);
+  print_names(f, "unused", i->unused, i->unused_count);
 }
 
 /* What weights in blocks save, and those that the option names and that are in none. */
@@ -44,7 +44,7 @@ static void print_stored(FILE *f, const neap_session_options *session, const nea
           store != NULL && base != NULL ? ", " : "", base != NULL ? "linear layers in " : "",
           base != NULL ? base : "", bytes_text(progress->memory->stored_saved).text);
   for (int32_t i = 0; i < progress->unstored_count; i++)
-    fprintf(f, "%s%s", i == 0 ? "; no whole blocks: " : ", ", progress->unstored[i]);
+    fprintf(f, "%s%s", i == 0 ? "; rows not a multiple of the block size: " : ", ", progress->unstored[i]);
   fputc('\n', f);
 }
 
@@ -52,8 +52,8 @@ static void print_stored(FILE *f, const neap_session_options *session, const nea
 static const char *augmentation(const neap_train_progress *progress) {
   static const struct {
     const char *records, *what;
-  } kinds[] = {{"images", ", crops and flips where the data have them"},
-               {"sequences", ", windows begin elsewhere in each epoch where they are of a text"}};
+  } kinds[] = {{"images", ", random crops and flips if the data allow them"},
+               {"sequences", ", windows of a text begin elsewhere in each epoch"}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strcmp(kinds[i].records, progress->records) == 0)
       return progress->augmented ? kinds[i].what : ", not augmented";
@@ -76,18 +76,18 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fprintf(f, "data          %s, %s%s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
           augmentation(progress));
   if (s->mixup > 0)
-    fprintf(f, "mixup         each record with another one, by shares from Beta(%g, %g)\n", (double)s->mixup,
+    fprintf(f, "mixup         each record with another one, weighted by Beta(%g, %g)\n", (double)s->mixup,
             (double)s->mixup);
   if (progress->longest != NULL)
     fprintf(f, "longest%s  %s\n", strcmp(progress->records, "pairs") == 0 ? " pair" : "     ",
             progress->longest);
   if (progress->rows > 0)
-    fprintf(f, "packed        %lld conversations in %lld rows of tokens, unseen by each other\n",
+    fprintf(f, "packed        %lld conversations in %lld rows of tokens; they do not see each other\n",
             (long long)progress->conversations, (long long)progress->rows);
   fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
   if (progress->epochs > 0)
     fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
-  if (s->resume != NULL) fprintf(f, ", going on from %s", s->resume);
+  if (s->resume != NULL) fprintf(f, ", resuming from %s", s->resume);
   neap_row optimizer;
   if (!neap_optimizer_at((int32_t)session->optimizer, &optimizer)) optimizer.name = "?";
   fprintf(f, "\noptimizer     %s, learning rate %g (%s", optimizer.name, fabs(s->learning_rate),
@@ -100,10 +100,10 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
   if (progress->new_layers != NULL)
-    fprintf(f, "new layers    %s: %s has none for these data; they are drawn, and trained\n",
+    fprintf(f, "new layers    %s: %s has none for these data; they start at random and are trained\n",
             progress->new_layers, s->model);
   if (session->lora > 0)
-    fprintf(f, "adapters      of rank %d, alpha %g, dropout %g, beside %s\n", session->lora,
+    fprintf(f, "adapters      rank %d, alpha %g, dropout %g, added to %s\n", session->lora,
             fabs((double)session->lora_alpha), (double)session->lora_dropout,
             session->lora_layers != NULL ? session->lora_layers : "queries and values");
   if (progress->frozen > 0)
@@ -111,7 +111,8 @@ static void print_settings(const struct train_report *r, const neap_train_progre
             (long long)progress->frozen);
   if (session->store != NULL || session->base != NULL) print_stored(f, session, progress);
   if (session->ema > 0)
-    fprintf(f, "average       %g of it stays at each step; evaluations take it\n", (double)session->ema);
+    fprintf(f, "average       keeps %g of its value at each step; evaluations use it\n",
+            (double)session->ema);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
   const bool images = strcmp(progress->records, "images") == 0;
   fprintf(f, "arithmetic    %s, stored in %s%s%s, seed %lld\n",
@@ -136,7 +137,7 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
           bytes_text(m->budget).text);
   fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
   if (m->on_disk > 0)
-    fprintf(f, "  %-36s %12s  read as it is needed\n", "frozen weights in the model's file",
+    fprintf(f, "  %-36s %12s  read when needed\n", "frozen weights in the model's file",
             bytes_text(m->on_disk).text);
   fprintf(f, "  %-36s %12s\n\n", "recomputation", overhead_text(m->cost, m->base_cost).text);
 }
@@ -146,7 +147,8 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
 /* ", loss 1.2, perplexity 3.3, 1.7 bits a byte" */
 static int put_loss(char *text, size_t size, double loss, double bits_per_byte) {
   if (bits_per_byte < 0) return snprintf(text, size, "loss %.4f, perplexity %.2f", loss, exp(loss));
-  return snprintf(text, size, "loss %.4f, perplexity %.2f, %.3f bits a byte", loss, exp(loss), bits_per_byte);
+  return snprintf(text, size, "loss %.4f, perplexity %.2f, %.3f bits per byte", loss, exp(loss),
+                  bits_per_byte);
 }
 
 static void put_line(struct train_report *r, const neap_train_progress *p) {
@@ -211,11 +213,10 @@ static void look_at_share(struct train_report *r) {
   r->share = now;
   if (!shared) return;
   end_progress(r);
-  fprintf(
-      stderr,
-      "neap: other processes use the processors too (of %d this run had %.1f); OMP_WAIT_POLICY=passive neap "
-      "train ... may be faster: threads that wait for each other sleep\n",
-      threads, had);
+  fprintf(stderr,
+          "neap: other processes are using the processors too (of %d this run had %.1f); "
+          "OMP_WAIT_POLICY=passive neap train ... may be faster: waiting threads then sleep\n",
+          threads, had);
   r->told = true;
 }
 
@@ -250,20 +251,21 @@ static void tell_left_out(const struct train_report *r, const neap_train_progres
   const long long skipped = (long long)p->skipped_records, cut = (long long)p->cut_records;
   if (skipped == 0 && cut == 0) return;
   if (strcmp(p->records, "pairs") == 0)
-    fprintf(stderr,
-            "neap: %lld pairs of the training part have more than %lld tokens and are left out; %lld of the "
-            "other part are cut\n",
-            skipped, (long long)r->arguments->options.shape.length, cut);
+    fprintf(
+        stderr,
+        "neap: %lld training pairs have more than %lld tokens and are left out; %lld test pairs are cut\n",
+        skipped, (long long)r->arguments->options.shape.length, cut);
   else if (strcmp(p->records, "texts") == 0)
-    fprintf(stderr, "neap: %lld texts are longer than a sequence and are cut (--length N)\n", cut);
+    fprintf(stderr, "neap: %lld texts are longer than a sequence and are cut (see --length)\n", cut);
   else if (skipped > 0)
     fprintf(stderr,
-            "neap: %lld conversations are left out, because they are longer than a sequence (--long skip) or "
-            "have nothing to learn in it; %lld are cut\n",
+            "neap: %lld conversations are left out: they are longer than a sequence (--long skip), or no "
+            "token of theirs is trained on; %lld are cut\n",
             skipped, cut);
   else
     fprintf(stderr,
-            "neap: %lld conversations are longer than a sequence and are cut (--long skip: left out)\n", cut);
+            "neap: %lld conversations are longer than a sequence and are cut (--long skip leaves them out)\n",
+            cut);
 }
 
 void report_progress(struct train_report *r, const neap_train_progress *p) {
@@ -274,8 +276,8 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
     fflush(r->file);
     if (p->other_kernels != NULL)
       fprintf(stderr,
-              "neap: the steps of this run are not all computed by the same kernels (%s):\n"
-              "  its last bits differ from those of a run without a stop\n",
+              "neap: not all steps of this run use the same kernels (%s):\n  its last bits differ from those "
+              "of an uninterrupted run\n",
               p->other_kernels);
     if (p->marked_file != NULL)
       fprintf(stderr, "neap: %s: begins with a byte-order mark, which was skipped\n", p->marked_file);
@@ -287,10 +289,9 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
   look_at_share(r);
   if (p->uncounted > 0 && !r->told_uncounted) {
     end_progress(r);
-    fprintf(
-        stderr,
-        "neap: data: %lld labels of step %lld are none of the classes; they count for nothing (said once)\n",
-        (long long)p->uncounted, (long long)p->step);
+    fprintf(stderr,
+            "neap: data: %lld labels of step %lld are not valid classes and are ignored (reported once)\n",
+            (long long)p->uncounted, (long long)p->step);
     r->told_uncounted = true;
   }
   if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
@@ -311,7 +312,7 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
 static void print_best(const struct train_report *r, const neap_train_result *result) {
   const neap_train_options *o = &r->arguments->options;
   const bool by_loss = result->best_by_loss;
-  if (result->stopped_early) fprintf(r->file, ", no better for %lld epochs", (long long)o->patience);
+  if (result->stopped_early) fprintf(r->file, ", no improvement for %lld epochs", (long long)o->patience);
   if (o->keep_best && result->best_step > 0)
     fprintf(r->file, "\nbest          step %lld, test %s %.4g%s: neap evaluate %s --best",
             (long long)result->best_step, by_loss ? "loss" : "accuracy",
@@ -322,7 +323,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   const neap_memory *m = &result->memory;
   FILE *f = r->file;
   fprintf(f, "\ntrained       %s%lld parameters, %lld step%s",
-          r->arguments->options.session.lora > 0 ? "adapters beside " : "", (long long)result->parameters,
+          r->arguments->options.session.lora > 0 ? "adapters for " : "", (long long)result->parameters,
           (long long)result->steps, result->steps == 1 ? "" : "s");
   if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
   fprintf(f, " in %s", duration_text(result->seconds).text);
@@ -330,7 +331,7 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
             (double)result->batch / result->step_seconds_median, result->records);
   fprintf(f, "\nresult        the epoch's mean loss %.4f%s", result->loss,
-          r->arguments->options.mixup > 0             ? " (of mixed records)"
+          r->arguments->options.mixup > 0             ? " (on mixed records)"
           : r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)"
                                                       : "");
   if (result->accuracy >= 0) fprintf(f, ", accuracy %.2f %%", 100 * result->accuracy);
@@ -356,17 +357,17 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   else
     fprintf(f, "saved         nothing: everything was kept\n");
   if (result->processes > 1)
-    fprintf(
-        f,
-        "processes     %d, of at most %s; one sends up to %s a step; exchanges take up to %s of the time\n",
-        (int)result->processes, bytes_text(result->highest_peak).text, bytes_text(result->sent_bytes).text,
-        percent_text(result->exchange_share).text);
-  fprintf(f, "process       grew by %s, of them %s for code, stacks and libraries\n",
+    fprintf(f,
+            "processes     %d, with at most %s each; each sends up to %s a step; exchanges take up to %s of "
+            "the time\n",
+            (int)result->processes, bytes_text(result->highest_peak).text,
+            bytes_text(result->sent_bytes).text, percent_text(result->exchange_share).text);
+  fprintf(f, "process       grew by %s, of which %s for code, stacks and libraries\n",
           bytes_text(result->rss_growth_bytes).text, bytes_text(result->process_overhead_bytes).text);
   const neap_process *p = &result->process;
   fprintf(f,
-          "              at most %s in all: code and libraries %s, data %s, graphs, kernels and plan %s; %s "
-          "while planning\n",
+          "              at most %s in total: code and libraries %s, data %s, graphs, kernels and plan %s; "
+          "%s while planning\n",
           bytes_text(p->peak).text, bytes_text(p->code).text, bytes_text(p->data).text,
           bytes_text(p->kernels).text, bytes_text(p->planning).text);
   if (result->weights_sha256[0] != '\0') fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
@@ -457,7 +458,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   const neap_train_options *s = &r->arguments->options;
   const char *planner = s->session.planner;
   if (result->smallest_budget == 0) {
-    fprintf(stderr, "neap: --planner %s: %s; it takes %s\n  any model is taken by --planner auto\n", planner,
+    fprintf(stderr, "neap: --planner %s: %s; it accepts %s\n  --planner auto accepts any model\n", planner,
             neap_error_message(), planner_graphs(planner));
     return EXIT_FAILED;
   }
@@ -475,7 +476,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   else if (s->session.plan_file == NULL)
     fprintf(stderr, "  no batch fits it\n");
   if (result->direct_fits)
-    fprintf(stderr, "  --conv direct would fit it: other last bits, smaller workspaces\n");
+    fprintf(stderr, "  --conv direct would fit: it needs smaller workspaces, and gives other last bits\n");
   if (r->arguments->json)
     print_json(json_pack(
         "{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->shape.batch, "feasible",
@@ -488,8 +489,8 @@ int report_interruption(const struct train_report *r, int signal) {
   fprintf(stderr, "neap: %s\n", neap_error_message());
   const char *out = r->arguments->options.out;
   if (out != NULL)
-    fprintf(stderr, "  a checkpoint is in %s; go on with: neap train --resume %s\n", out, out);
+    fprintf(stderr, "  a checkpoint is in %s; continue with: neap train --resume %s\n", out, out);
   else
-    fputs("  nothing was saved (--out DIR would)\n", stderr);
+    fputs("  nothing was saved; --out DIR saves checkpoints\n", stderr);
   return EXIT_SIGNAL + signal;
 }

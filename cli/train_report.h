@@ -1,13 +1,13 @@
-/* What `neap train` says before, during and after a run. */
+/* The messages of `neap train` before, during and after a run. */
 #ifndef NEAP_CLI_TRAIN_REPORT_H
 #define NEAP_CLI_TRAIN_REPORT_H
 
 #include "run_settings.h"
 
-/* What the process has had of the processors. */
+/* The CPU time used so far. */
 struct share {
-  double at, processor; /* seconds, of the clock and of processors */
-  long taken;           /* how often a thread that could run was sent away */
+  double at, processor; /* in seconds: the wall clock and the CPU time */
+  long taken;           /* involuntary context switches */
 };
 
 struct train_report {
@@ -24,8 +24,8 @@ struct train_report {
   int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
   double loss_sum, accuracy_sum, test_accuracy;
   int64_t frozen;         /* parameters that no step changes */
-  json_t *pairs;          /* the longest pair, and those beyond --length, for --json; NULL: there are none */
-  json_t *initialisation; /* what came of --init, for --json; NULL: there is none */
+  json_t *pairs;          /* the longest pair, and those beyond --length, for --json; NULL: none exist */
+  json_t *initialisation; /* what came of --init, for --json; NULL: none exists */
   json_t *unstored;       /* weights that --store names and that are in no blocks; NULL: none are in blocks */
 };
 

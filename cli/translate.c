@@ -14,24 +14,23 @@ struct settings {
 };
 
 const neap_setting translate_options[] = {
-    OWN_OPTION(struct settings, "input", "FILE", "standard input", "lines of text", TEXT, input,
+    OWN_OPTION(struct settings, "input", "FILE", "standard input", "file of lines to translate", TEXT, input,
                .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(struct settings, "reference", "FILE", NULL, "their translations, for BLEU", TEXT, reference,
-               .flags = NEAP_SETTING_PATH),
+    OWN_OPTION(struct settings, "reference", "FILE", NULL, "file of reference translations, for BLEU", TEXT,
+               reference, .flags = NEAP_SETTING_PATH),
     OWN_OPTION(struct settings, "tokenize", "13a|none", "13a",
-               "of BLEU: punctuation apart, or words as white space separates them", WORD, tokenize),
-    OWN_OPTION(struct settings, "output", "FILE", "standard output", "where the translations go", TEXT,
+               "tokens of BLEU: 13a separates punctuation; none splits at white space", WORD, tokenize),
+    OWN_OPTION(struct settings, "output", "FILE", "standard output", "file for the translations", TEXT,
                output, .flags = NEAP_SETTING_PATH),
-    OWN_OPTION(struct settings, "beam", "N", "4", "hypotheses of a line", INT, beam, .least = 1,
+    OWN_OPTION(struct settings, "beam", "N", "4", "number of hypotheses per line", INT, beam, .least = 1,
                .below = NEAP_MAX_BEAM + 1),
-    OWN_OPTION(struct settings, "length-penalty", "X", "1", "scores are divided by tokens^X", NUMBER,
-               penalty),
+    OWN_OPTION(struct settings, "length-penalty", "X", "1", "divide scores by tokens^X", NUMBER, penalty),
     OWN_OPTION(struct settings, "length-factor", "X", "1.2",
-               "a translation has at most X tokens for each of its source", NUMBER, factor),
-    OWN_OPTION(struct settings, "length-offset", "X", "10", "and that many more", NUMBER, offset),
+               "limit a translation to X tokens for each source token", NUMBER, factor),
+    OWN_OPTION(struct settings, "length-offset", "X", "10", "and add X tokens to that limit", NUMBER, offset),
     OWN_OPTION(struct settings, "lines", "N", "by their length",
-               "translated together; fewer where the budget has no room", INTEGER, lines, .least = 1,
-               .below = 2147483648.0),
+               "number of lines translated together; fewer if the budget is too small", INTEGER, lines,
+               .least = 1, .below = 2147483648.0),
     {0},
 };
 
@@ -68,7 +67,8 @@ static int add_lines(const struct verb *verb, FILE *file, const char *name, stru
   int result = EXIT_DONE;
   while (result == EXIT_DONE && (length = getline(&text, &size, file)) >= 0) {
     if (strlen(text) != (size_t)length) {
-      fprintf(stderr, "neap: %s: line %zu: has a byte 0, and is no text\n", name, lines->count + 1);
+      fprintf(stderr, "neap: %s: line %zu: contains a zero byte, so it is not text\n", name,
+              lines->count + 1);
       result = EXIT_FAILED;
     }
     if (lines->count == 0 && strncmp(text, "\xEF\xBB\xBF", 3) == 0) {
@@ -110,7 +110,7 @@ static int read_texts(const struct verb *verb, const struct settings *s, struct 
                         "--reference %s: has %zu lines, but there are %zu to translate; give one for each",
                         s->reference, references->count, input->count);
   if (result == EXIT_DONE && input->count == 0)
-    return report_usage(verb, "--reference %s: there are no lines, and no BLEU of none", s->reference);
+    return report_usage(verb, "--reference %s: there are no lines, so BLEU is undefined", s->reference);
   return result;
 }
 
@@ -151,7 +151,7 @@ static int translate(const struct verb *verb, const char *folder, const struct s
   return status != NEAP_OK ? report_failure(verb, status) : EXIT_DONE;
 }
 
-/* ---- What is told ---- */
+/* ---- Output ---- */
 
 static int write_lines(const struct verb *verb, const char *path, const struct lines *lines) {
   char *text = NULL;

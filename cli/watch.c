@@ -32,7 +32,7 @@ static void put_line(const struct watch *w) {
   else if (w->searched && w->base_cost > 0)
     PUT("  best so far %s", overhead_text(w->cost, w->base_cost).text);
   else if (w->searched)
-    PUT("  a plan fits, looking for a better one");
+    PUT("  a plan fits; looking for a better one");
 #undef PUT
   fprintf(stderr, "\r%.*s\033[K", line_width(stderr, 79), line);
   fflush(stderr);

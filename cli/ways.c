@@ -41,8 +41,8 @@ int check_ways_alone(const struct verb *verb, const struct arguments *a) {
   for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
     if (given_text(a, of_data[i]) != NULL)
       return report_usage(verb,
-                          "--%s goes with the table of ways to fine-tune a language model of a file: `neap "
-                          "plan MODEL`, without --store, --base and other options that choose one",
+                          "--%s only applies to the table of ways to fine-tune a language model from a file: "
+                          "`neap plan MODEL`, without --store, --base and other options that choose one way",
                           of_data[i]);
   return EXIT_DONE;
 }
@@ -306,13 +306,13 @@ static void print_sums(const struct ways *w) {
   if (w->parts > 1) printf(" in %lld parts", (long long)w->parts);
   printf(", adapters of rank %d\n", (int)session->lora);
   if (w->pass_steps > 0)
-    printf("data: %lld records, %lld steps a pass\n", (long long)w->records, (long long)w->pass_steps);
-  printf("\nbytes where everything is kept\n\n%-14s %10s %10s %10s %10s %12s %12s\n", "way", "weights",
+    printf("data: %lld records, %lld steps an epoch\n", (long long)w->records, (long long)w->pass_steps);
+  printf("\nbytes when everything is kept\n\n%-14s %10s %10s %10s %10s %12s %12s\n", "way", "weights",
          "trained", "states", "gradients", "activations", "in all");
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL)
-      printf("%-14s is not possible: %s\n", rows[i].name, way->why);
+      printf("%-14s is impossible: %s\n", rows[i].name, way->why);
     else
       printf("%-14s %10s %10s %10s %10s %12s %12s\n", rows[i].name,
              bytes_text(way->info.parameter_bytes).text, bytes_text(way->info.trained_bytes).text,
@@ -356,12 +356,11 @@ static void print_advice(const struct ways *w, int best, const char *command) {
   if (best >= 0) {
     printf("\ntake %s:\n\n    %s\n", rows[best].name, command);
   } else if (w->budget > 0) {
-    printf(
-        "\nno way fits %s; shorter sequences (--length) and smaller parts of a step (--micro-batch 1) need "
-        "less\n",
-        bytes_text(w->budget).text);
+    printf("\nno way fits %s; a shorter context (--length) or a smaller micro-batch (--micro-batch 1) needs "
+           "less\n",
+           bytes_text(w->budget).text);
   } else {
-    printf("\nnext, which of them this machine has room for and what to type:\n\n    neap plan ");
+    printf("\nnext, to see which of them fit this machine and the command to type:\n\n    neap plan ");
     put_word(stdout, w->a->options.model);
     if (w->a->options.data != NULL) {
       fputs(" --data ", stdout);

@@ -82,11 +82,11 @@ typedef struct neap_builder neap_builder; /* makes a graph */
  * gives one back, so only neap_builder_finish has to be checked. */
 typedef int32_t neap_tensor;
 
-/* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16, and BLOCK, which is an i32
- * for every 65536 elements, are what sparse parameters are found by. Q8_0 to Q6_K are GGUF's: blocks of 32
- * numbers (Q4_K, Q5_K, Q6_K: 256) of 4 to 8 bits that share a scale. NF4 is bitsandbytes': 64 numbers of 4
+/* BIT: 8 a byte. BF16 and F16 are stored in 16 bits and computed with in f32. U16 and BLOCK (an i32 for every
+ * 65536 elements) store the positions of sparse values; they are internal. Q8_0 to Q6_K are GGUF's: blocks of
+ * 32 numbers (Q4_K, Q5_K, Q6_K: 256) of 4 to 8 bits that share a scale. NF4 is bitsandbytes': 64 numbers of 4
  * bits, which stand in a table, and an f32 that they are multiplied by; I8, too: 64 numbers of 8 bits, and
- * the largest size of their row, which 127 stands for. Frozen parameters can be stored so. */
+ * the largest size of their row, which 127 means. Frozen parameters can be stored so. */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -299,7 +299,7 @@ typedef struct neap_session_options {
   uint64_t budget;        /* bytes, or one of NEAP_BUDGET_MIN, MAX, AVAILABLE */
   double budget_fraction; /* not 0: instead of `budget`, of what keeping everything needs */
   /* Not 0: instead of these, bytes that the whole process may take, code, libraries and planning included
-   * (the system's VmHWM). What is smallest is then such a number too. */
+   * (the system's VmHWM). The smallest budget is then a number of the same kind. */
   uint64_t process_budget;
   const char *planner;                        /* NULL: "auto" */
   const char *plan_file;                      /* replay this plan instead of planning; borrowed */
@@ -356,7 +356,7 @@ typedef struct neap_session_options {
                               not fit its type, whose update is left out; doubled after 2000 that do */
   /* Not 0: the share of their values that sparse parameters keep, with their optimizer states; the rest is 0
    * and not stored. Which ones: those whose names match sparse_layers, with * and ?; NULL: the weights of all
-   * convolutions but the first; where there is none, of all linear layers but the last. */
+   * convolutions but the first; if none exists, of all linear layers but the last. */
   double sparse_density;
   const char *sparse_layers; /* borrowed until the session is made */
   neap_sparse_positions sparse_positions;
@@ -367,7 +367,7 @@ typedef struct neap_session_options {
    */
   const char *freeze;
   /* Frozen parameters (of a session that only predicts: any) whose names are in this list are stored in a
-   * quantised type, and read as the numbers that it stands for; which of these are kept, the plan decides.
+   * quantised type, and read as the numbers that it means; which of these are kept, the plan decides.
    * Entries with commas between them: PATTERN=TYPE, or !PATTERN, which takes out what it matches; the last
    * one that matches decides: "*=q8_0,!head.*". Parameters of one dimension, and those whose elements by
    * their first index are no multiple of 32, stay as they are. Borrowed until the session is made. */
@@ -384,7 +384,7 @@ typedef struct neap_session_options {
   int32_t lora;
   float lora_alpha;   /* 0: 8. NEAP_ZERO: 0 */
   float lora_dropout; /* the share of x that an adapter drops */
-  /* Which layers: patterns of their weights' names as in `freeze`, where "q_proj" also stands for any
+  /* Which layers: patterns of their weights' names as in `freeze`, where "q_proj" also means any
    * "*.q_proj.weight"; "all": all linear layers but those that give the logits; "attention": those of
    * attention, by their usual names; NULL: the queries and values of attention. Borrowed until the session is
    * made. */
@@ -418,7 +418,7 @@ typedef struct neap_step_result {
   double gradient_norm; /* with that option, of the step that ends here: after clip_value, before clip_norm;
                            else -1 */
   bool skipped;         /* a dynamic loss scale was too large: the update was left out */
-  int64_t correct; /* of the last cross-entropy: labels whose logit is the largest; 0 where there is none */
+  int64_t correct;      /* of the last cross-entropy: labels whose logit is the largest; 0 if none exists */
   int64_t counted; /* of it, labels that are one of its classes and not ignored: the loss is their mean; the
                       others count for nothing. -1: the graph has no cross-entropy, or its labels are not an
                       input */
@@ -568,7 +568,7 @@ typedef struct neap_row {
   const char *source;       /* the paper, or NULL */
   const char *graphs;       /* of a planner: which it takes */
   const char *promise;      /* of a planner: what holds for its plans, beyond being valid */
-  int32_t auto_limit;       /* of a planner: "auto" asks it for steps of at most so many nodes */
+  int32_t auto_limit;       /* of a planner: "auto" asks it for steps of at most this many nodes */
   const char *const *types; /* of an operator: the types of real numbers that it takes, and then NULL */
 } neap_row;
 /* Row `index` of each table; false past its end. */
@@ -588,7 +588,7 @@ typedef struct neap_attribute {
   char name[32];
   const char *type; /* "integer", "real" or "flag" */
   int32_t count;    /* of an array; else 1 */
-  double usual;     /* what 0 stands for; 0: itself, or the operator's call in this header says what */
+  double usual;     /* what 0 means; 0: itself, or the operator's call in this header says what */
 } neap_attribute;
 /* Attribute `index` of row `op` of neap_operator_at; false past the last. */
 bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute);
@@ -601,7 +601,7 @@ neap_status neap_write_file(const char *path, const char *bytes, size_t count);
 
 /* ---- 10. How fast it is ---- */
 
-/* What this machine does at best on so many threads. */
+/* What this machine does at best on this many threads. */
 typedef struct neap_speed {
   int threads;
   double f32_flops;    /* multiply-adds of f32, two FLOPs each, a second */
@@ -612,10 +612,10 @@ typedef struct neap_speed {
                           known */
 } neap_speed;
 
-/* Measures it with one thread and with so many (0: all cores), in some tenths of a second, and enters both
+/* Measures it with one thread and with this many (0: all cores), in some tenths of a second, and enters both
  * into the user's cache directory: from then on NEAP_COSTS_ROOFLINE is of these speeds on this machine with
- * as many threads, so that another plan may be the cheapest; its bits are the same. A cache that cannot be
- * written to is no failure. For an idle machine: what else runs on it takes part of its speed. */
+ * as many threads, so that another plan may be the cheapest; its bits are the same. A cache that
+ * cannot be written to is no failure. For an idle machine: what else runs on it takes part of its speed. */
 neap_status neap_measure_speed(int threads, neap_speed *one, neap_speed *all);
 /* The processor's own name, as the system tells it. */
 void neap_processor_name(char *name, size_t size);
@@ -640,9 +640,9 @@ typedef struct neap_step_times {
   const neap_kernels *operators; /* of one operator, in the same order */
 } neap_step_times;
 
-/* Trains a session for some steps on its inputs as they are, and tells where the time goes. `steps`: so many
- * are timed, after two that warm up; 0: as many as two seconds have room for, at least 3 and at most 100.
- * Copies between tensors' places in memory count as kernels. `*times` goes back through
+/* Trains a session for some steps on its inputs as they are, and tells where the time goes. `steps`: this
+ * many are timed, after two that warm up; 0: as many as two seconds have room for, at least 3 and at most
+ * 100. Copies between tensors' places in memory count as kernels. `*times` goes back through
  * neap_step_times_free. */
 neap_status neap_session_time_steps(neap_session *session, const neap_speed *speed, float learning_rate,
                                     int64_t steps, neap_step_times **times);
@@ -660,7 +660,7 @@ typedef struct neap_bench_result {
   const char *records; /* what a batch has: "images", "sequences", "records" or "pairs"; a constant */
   int64_t batch, parameters;
   neap_memory memory;
-  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that is enough */
   neap_step_times *times;   /* freed with neap_step_times_free */
 } neap_bench_result;
 

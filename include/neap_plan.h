@@ -104,7 +104,7 @@ neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *p
 typedef struct neap_plan_options {
   const char *planner; /* NULL: "auto" */
   bool quick;     /* any plan within the budget will do; where none is found `*smallest` is 0, not sought */
-  double seconds; /* above 0: the search takes so many at most, and what it finds hangs on the machine */
+  double seconds; /* above 0: the search takes this many at most, and what it finds depends on the machine */
   neap_plan_progress_function *progress; /* called a few times a second while a search goes on; NULL: not */
   void *context;                         /* handed to it */
   /* Set to other than 0, to stay so, by another thread or a signal handler: planning ends within a second,
@@ -255,7 +255,7 @@ typedef struct neap_layout_result {
 
 /* Sets every offset so that no two buffers that live at one position overlap: with capacity 0 as low as the
  * work of a few seconds finds, else as soon as it is within the capacity. `proven_optimal`: no layout is
- * lower. NEAP_OVER_BUDGET, where none was found within the capacity: the message says whether there is none
+ * lower. NEAP_OVER_BUDGET, where none was found within the capacity: the message says whether none exists
  * at all, and offsets and result are those of the least height found. NEAP_TOO_LARGE: no layout below 2^64 -
  * 1 was found. NEAP_INVALID_ARGUMENT: a buffer does not end after it begins. Deterministic. */
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,

@@ -97,7 +97,7 @@ void neap_train_options_resolve(neap_train_options *options);
  * The field is then as it was. */
 neap_status neap_setting_read(const neap_setting *setting, const char *text, void *options);
 
-/* The text that neap_setting_read makes the same field of; "" where the field stands for no value.
+/* The text that neap_setting_read makes the same field of; "" where the field means no value.
  * NEAP_TOO_LARGE: it has no room. */
 neap_status neap_setting_write(const neap_setting *setting, const void *options, char *text, size_t size);
 

@@ -190,7 +190,7 @@ typedef struct neap_process {
 typedef struct neap_train_result {
   const char *records;                /* as in neap_train_progress; NULL: the data were not opened */
   char combination[48], precision[8]; /* of techniques, as neap_combination names them; "f32" */
-  double density;                     /* of sparse parameters; 1: there are none */
+  double density;                     /* of sparse parameters; 1: none exist */
   int64_t batch, micro_batches, parameters, steps;
   int64_t steps_here; /* without those before a run was resumed; they took `seconds` */
   /* Of the best evaluation so far: its step (0: there was none), the accuracy (by_loss: the loss), and
@@ -215,7 +215,7 @@ typedef struct neap_train_result {
   double exchange_share;
   char weights_sha256[65];
   /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
-  uint64_t smallest_budget; /* that would do; of the process, where its budget was given */
+  uint64_t smallest_budget; /* that is enough; of the process, where its budget was given */
   int64_t largest_batch;    /* that fits the budget; 0: none does */
   bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;
@@ -250,7 +250,7 @@ typedef struct neap_evaluation {
   double mae, rmse, r2;  /* where they are values, as in neap_train_progress; mae -1: they are none */
   double bits_per_byte;  /* of its text; -1: of no text */
   neap_memory memory;
-  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do */
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that is enough */
   char weights_sha256[65];
   /* With by_class, where each record has one label, a class, and the logits fit into the memory; else NULL.
    * Row k of `confusion` has the records of class k: column j, how many of them were taken for class j. */
@@ -278,7 +278,7 @@ typedef struct neap_data_report {
   neap_data_field fields[8];
   int64_t training_records, test_records, classes;
   const neap_data_class *class_rows;   /* [classes]; NULL: labels are not a class a record */
-  int64_t least_size[2], most_size[2]; /* of pictures in files: height and width; zeros: there are none */
+  int64_t least_size[2], most_size[2]; /* of pictures in files: height and width; zeros: none exist */
   int64_t problem_count;
   const char *const *problems; /* with records, each with its file and place */
 } neap_data_report;
@@ -315,7 +315,7 @@ typedef struct neap_predict_result {
   int64_t dims[NEAP_MAX_RANK]; /* of what is in the file */
   double accuracy;             /* where there is a value for each class: right answers by record; else -1 */
   neap_memory memory;          /* weights, a batch and the prediction's arena */
-  uint64_t smallest_budget;    /* with NEAP_OVER_BUDGET: that would do */
+  uint64_t smallest_budget;    /* with NEAP_OVER_BUDGET: that is enough */
 } neap_predict_result;
 
 /* Runs a model over all records of a set, in their order. The file is written whole or not at all.
@@ -365,7 +365,7 @@ typedef struct neap_generate_options {
   double temperature;              /* logits are divided by it; 0: always the most likely token */
   int64_t top_k;                   /* a token is chosen from this number of the most likely; 0: from all */
   uint64_t seed;                   /* with the place in the text it decides what is chosen */
-  bool special;                    /* special tokens may be chosen, too; they stand for no text */
+  bool special;                    /* special tokens may be chosen, too; they mean no text */
   neap_session_options session;    /* budget, threads, backend, precision; the rest does not matter */
   /* Called with each piece of the text as it comes, prompt excluded: whole characters, where they are UTF-8.
    * Borrowed bytes, without a 0. Not 0: stop, with NEAP_INTERRUPTED. May be NULL. */
@@ -377,7 +377,7 @@ typedef struct neap_generate_result {
   int64_t prompt_tokens, tokens; /* read; made */
   double seconds;                /* for both */
   neap_memory memory;            /* weights, what earlier tokens left, the arena of one token */
-  uint64_t smallest_budget;      /* with NEAP_OVER_BUDGET: that would do */
+  uint64_t smallest_budget;      /* with NEAP_OVER_BUDGET: that is enough */
 } neap_generate_result;
 
 /* Makes text, token by token: a token takes the time of one, whatever went before it. The same options give
@@ -414,7 +414,7 @@ typedef struct neap_chat_turn {
 
 /* Opens a conversation. Free with neap_chat_close. NEAP_INVALID_ARGUMENT: the model has no chat template and
  * none is named, or the length is more than the model has places for. NEAP_OVER_BUDGET: `*smallest_budget`
- * (may be NULL) would do. On failure there is none. */
+ * (may be NULL) would do. On failure none exists. */
 neap_status neap_chat_open(const neap_chat_options *options, uint64_t *smallest_budget, neap_chat **chat);
 
 /* Says `text` (ended by a 0) as the user, and makes the answer. The answer is the one that neap_generate
@@ -450,7 +450,7 @@ typedef struct neap_translate_options {
 typedef struct neap_translate_result {
   int64_t tokens, steps;    /* of the translations, with </s>; how often the decoder was run */
   neap_memory memory;       /* of the session that took most; what is outside: lines and one step's logits */
-  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that would do for a line at a time */
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: that is enough for a line at a time */
 } neap_translate_result;
 
 /* Translates lines [count] of UTF-8; of blank ones the translation is empty. The other lines of

@@ -278,7 +278,7 @@ static inline neap_status draft_arrays(struct step_draft *d) {
   return NEAP_OK;
 }
 
-/* The skeleton's nodes. `parameters`: one in so many has one of its own; 0: none. */
+/* The skeleton's nodes. `parameters`: one in this many has one of its own; 0: none. */
 static inline neap_status add_forward(struct step_draft *d, int32_t input, uint32_t parameters) {
   struct skeleton *s = &d->skeleton;
   int32_t *inputs = region_alloc(&s->region, 2 * (size_t)s->nodes + 2, sizeof *inputs);
@@ -327,7 +327,7 @@ static inline neap_status add_backward(struct step_draft *d) {
 static inline neap_status draft_step(const struct step_shape *shape, struct step_draft *d) {
   const bool training = shape->family == STEP_TRAINING;
   static const enum step_family bodies[] = {STEP_CHAIN, STEP_LAYERED, STEP_SERIES_PARALLEL, STEP_U};
-  enum { UPDATES_IN = 4 }; /* a parameter and its update for one in so many forward nodes */
+  enum { UPDATES_IN = 4 }; /* a parameter and its update for one in this many forward nodes */
   int32_t nodes = shape->nodes, input;
   if (training)
     nodes = (int32_t)(nodes / (2 + (shape->plain ? 0 : 1.0 / UPDATES_IN)));

@@ -34,7 +34,7 @@ static neap_status open_network(const char *model, int64_t batch, struct network
   return NEAP_OK;
 }
 
-/* Opens a network and plans it in `budget` bytes, or so many above the resident ones. */
+/* Opens a network and plans it in `budget` bytes, or this many above the resident ones. */
 static neap_status plan_network(const struct report *report, const char *model, int64_t batch, double budget,
                                 bool above_resident, struct network *network, struct outcome *out) {
   progress(report, "  planning %s, batch %lld ...", model, (long long)batch);
@@ -59,7 +59,7 @@ static double smaller(double a, double b) { return a < b ? a : b; }
 
 /* ---- Kusumoto et al. 2019, table 1 ---- */
 
-/* What is asked of a plan: so much of the published peak. The first layers of VGG and U-Net alone fill half
+/* What is asked of a plan: this much of the published peak. The first layers of VGG and U-Net alone fill half
  * of theirs. */
 static const double usual_share = 0.6, large_layer_share = 0.8;
 

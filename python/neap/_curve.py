@@ -66,7 +66,7 @@ def curve(
 ) -> Curve:
     """Plans a step for ``points`` budgets, from the least that can be met to keeping everything, at equal ratios.
 
-    Answers that are dearer for more memory are left out, so there may be fewer points. ``seconds``: for each plan;
+    Answers that are more expensive for more memory are left out, so there may be fewer points. ``seconds``: for each plan;
     ``planner``, ``progress`` and errors are those of `neap.plan`. OverBudget: the planner takes no such graph.
     """
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:

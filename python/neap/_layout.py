@@ -30,9 +30,9 @@ def layout(buffers: Sequence[Sequence[int]] | np.ndarray, capacity: int = 0) -> 
 
     - ``buffers``: [n, 3] integers: a buffer lives from position ``lower`` up to, not including, ``upper``, and has
       ``size`` bytes.
-    - ``capacity``: 0: as low as the work of a few seconds finds; else as soon as it is within so many bytes.
+    - ``capacity``: 0: as low as the work of a few seconds finds; else as soon as it is within this many bytes.
 
-    Deterministic. OverBudget where nothing was found within the capacity: the message says whether there is none at
+    Deterministic. OverBudget where nothing was found within the capacity: the message says whether none exists at
     all, ``smallest`` is the least height found. InvalidArgument: a buffer does not end after it begins.
     """
     rows = np.asarray(buffers)

@@ -242,7 +242,7 @@ def plan(
 
     - ``budget``: bytes; or "2GiB", "60%" of what keeping everything takes, "min" (the least that can be met), "max".
     - ``planner``: a name of `neap.planners`, or "auto": the best of all.
-    - ``seconds``: above 0: the search goes on for so long at the most, and what it finds hangs on the machine. 0: an
+    - ``seconds``: above 0: the search goes on for so long at the most, and what it finds depends on the machine. 0: an
       effort of its own, and the same plan on every machine.
     - ``quick``: any plan within the budget will do; where none is found ``OverBudget.smallest`` is None.
     - ``progress``: True: a line on standard error tells how it goes, where that is a terminal; or a function, called

@@ -50,7 +50,7 @@ def test_oracle(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(9))
 def test_smallest(seed: int) -> None:
-    """What is named as the smallest budget can be met, and one byte below cannot be, which is told again."""
+    """The smallest budget that is named can be met; one byte less is refused with the same number."""
     step = random_step(seed, 4)
     with pytest.raises(neap.OverBudget) as told:
         neap.plan(step, step.resident_bytes + 1)

@@ -37,7 +37,7 @@ def test_arrays() -> None:
 
 
 def test_digest() -> None:
-    """It hangs on all that planning depends on, and on nothing else."""
+    """It depends on all that planning depends on, and on nothing else."""
     given = random_arguments(2)
     digest = neap.Step(**given).sha256()
     assert neap.Step(**{**given, "name": "other", "names": None, "operators": None}).sha256() == digest

@@ -27,7 +27,7 @@ static bool read_text(const char *path, char text[FILE_LIMIT]) {
   return bytes > 0;
 }
 
-/* The number behind `name` at the beginning of a line; false where there is none. */
+/* The number behind `name` at the beginning of a line; false if none exists. */
 static bool find_number(const char *text, const char *name, uint64_t *number) {
   const size_t length = strlen(name);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -64,7 +64,7 @@ static const struct group_version version_1 = {"/sys/fs/cgroup/memory", "memory.
 static const struct group_version version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
                                                "inactive_file"};
 
-/* Reads a number in a file of a group's folder; false where there is none ("max"). */
+/* Reads a number in a file of a group's folder; false if none exists ("max"). */
 static bool group_number(const char *folder, const char *name, const char *field, uint64_t *number) {
   char path[2 * PATH_LIMIT], text[FILE_LIMIT];
   snprintf(path, sizeof path, "%.1500s/%.100s", folder, name);

@@ -54,11 +54,10 @@ void direct_file_close(struct direct_file *file) {
 /* ---- Reading ---- */
 
 static neap_status fail_changed(const struct direct_file *file, uint64_t offset) {
-  return neap_fail(
-      NEAP_BAD_FORMAT,
-      "%s: was changed or cut while it was read (at offset %llu; it had %llu bytes); put back the "
-      "file that the run began with, and go on from the last checkpoint (--resume)",
-      file->path, (unsigned long long)offset, (unsigned long long)file->bytes);
+  return neap_fail(NEAP_BAD_FORMAT,
+                   "%s: was changed or cut while it was read (at offset %llu; it had %llu bytes); restore "
+                   "the file that the run began with, and resume from the last checkpoint (--resume)",
+                   file->path, (unsigned long long)offset, (unsigned long long)file->bytes);
 }
 
 static neap_status check_same(const struct direct_file *file, uint64_t offset) {
@@ -70,10 +69,10 @@ static neap_status check_same(const struct direct_file *file, uint64_t offset) {
 
 static neap_status fail_read(const struct direct_file *file, uint64_t offset, int why) {
   if (why == FILE_ENDS) return fail_changed(file, offset);
-  return neap_fail(NEAP_IO_FAILED,
-                   "%s: cannot be read at offset %llu: %s; look at the disk, and go on from the last "
-                   "checkpoint (--resume)",
-                   file->path, (unsigned long long)offset, strerror(why));
+  return neap_fail(
+      NEAP_IO_FAILED,
+      "%s: cannot be read at offset %llu: %s; check the disk, and resume from the last checkpoint (--resume)",
+      file->path, (unsigned long long)offset, strerror(why));
 }
 
 static bool has(const struct direct_file *file, uint64_t offset, uint64_t bytes) {

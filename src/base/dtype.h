@@ -57,7 +57,7 @@ struct dtype_row {
 extern const struct dtype_row dtype_rows[];
 extern const int32_t dtype_count;
 
-/* A set of types: bit i stands for type i. */
+/* A set of types: bit i means type i. */
 typedef uint32_t type_set;
 #define TYPE_SET(name) (1u << NEAP_##name)
 enum {
@@ -83,7 +83,7 @@ static inline bool type_set_has(type_set set, neap_dtype dtype) { return set >> 
 static inline bool dtype_is_real(neap_dtype dtype) { return dtype_rows[dtype].kind == DTYPE_REAL; }
 static inline bool dtype_is_quantised(neap_dtype dtype) { return dtype_rows[dtype].kind == DTYPE_QUANTISED; }
 
-/* Bytes that so many elements take, without padding. At most 2^44 elements. */
+/* Bytes that this many elements take, without padding. At most 2^44 elements. */
 static inline uint64_t dtype_bytes(neap_dtype dtype, uint64_t elements) {
   const uint64_t block = (uint64_t)dtype_rows[dtype].block_elements;
   return (elements + block - 1) / block * (uint64_t)dtype_rows[dtype].block_bytes;

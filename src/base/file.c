@@ -28,7 +28,7 @@ static neap_status say_why(const char *path, int why) {
                    why != 0 ? strerror(why) : "unknown error");
 }
 
-/* Ends the writing of `file`. The first thing that went wrong is what is told. */
+/* Ends the writing of `file`. Reports the first failure. */
 static neap_status finish(FILE *file, const char *path, file_writer *write, const void *context,
                           bool lasting) {
   errno = 0;
@@ -49,7 +49,7 @@ static neap_status write_through(const char *path, bool is_output, file_writer *
   return say_why(path, why);
 }
 
-/* A new file takes the place of `path`, which is no link; `old` (NULL: there is none) is what lies there. */
+/* A new file takes the place of `path`, which is no link; `old` (NULL: none exists) is what lies there. */
 static neap_status replace(const char *path, const struct stat *old, file_writer *write,
                            const void *context) {
   char temporary[PATH_MAX];

@@ -14,8 +14,8 @@
 typedef bool file_writer(FILE *file, const void *context);
 neap_status file_write(const char *path, file_writer *write, const void *context);
 
-/* Reads so many bytes from `offset` on, whatever the position of the file. 0; FILE_ENDS: it ends before them;
- * else an errno. Allocates nothing. */
+/* Reads this many bytes from `offset` on, whatever the position of the file. 0; FILE_ENDS: it ends before
+ * them; else an errno. Allocates nothing. */
 enum { FILE_ENDS = -1 };
 int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes);
 
@@ -23,7 +23,7 @@ int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes);
 neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void *data, size_t bytes);
 
 /* Opens a regular file for reading; the caller closes the descriptor. NEAP_IO_FAILED: it cannot be opened or
- * is none, and no descriptor is open. */
+ * is not a regular file; then no descriptor is open. */
 neap_status file_open(const char *path, int *descriptor, uint64_t *bytes);
 
 #endif

@@ -79,8 +79,8 @@ static neap_status take_string(struct cursor *c, struct region *region, const ch
 static neap_status take_name(struct cursor *c, struct region *region, const char *kind, const char **name) {
   size_t length;
   TRY(take_string(c, region, name, &length));
-  RETURN_IF(strlen(*name) != length, NEAP_BAD_FORMAT, "%s: offset %llu: %s: its name has a 0 byte", c->path,
-            (unsigned long long)c->at, c->subject);
+  RETURN_IF(strlen(*name) != length, NEAP_BAD_FORMAT, "%s: offset %llu: %s: its name contains a zero byte",
+            c->path, (unsigned long long)c->at, c->subject);
   snprintf(c->subject, sizeof c->subject, "%s '%.128s'", kind, *name);
   return NEAP_OK;
 }
@@ -90,7 +90,7 @@ static neap_status take_name(struct cursor *c, struct region *region, const char
 static neap_status take_type(struct cursor *c, enum gguf_type *type) {
   uint32_t number;
   TRY(take_u32(c, &number));
-  RETURN_IF(number > GGUF_F64, NEAP_BAD_FORMAT, "%s: offset %llu: %s: there is no type of values %u", c->path,
+  RETURN_IF(number > GGUF_F64, NEAP_BAD_FORMAT, "%s: offset %llu: %s: unknown type of values %u", c->path,
             (unsigned long long)c->at - 4, c->subject, number);
   *type = (enum gguf_type)number;
   return NEAP_OK;
@@ -98,7 +98,7 @@ static neap_status take_type(struct cursor *c, enum gguf_type *type) {
 
 static neap_status check_truths(const struct cursor *c, const unsigned char *truths, int64_t count) {
   for (int64_t i = 0; i < count; i++)
-    RETURN_IF(truths[i] > 1, NEAP_BAD_FORMAT, "%s: %s: truth %lld is %d; it must be 0 or 1", c->path,
+    RETURN_IF(truths[i] > 1, NEAP_BAD_FORMAT, "%s: %s: boolean %lld is %d; it must be 0 or 1", c->path,
               c->subject, (long long)i, truths[i]);
   return NEAP_OK;
 }
@@ -140,8 +140,8 @@ static neap_status take_array(struct cursor *c, struct region *region, struct gg
   struct gguf_array *array = &pair->array;
   uint64_t count;
   TRY(take_type(c, &array->type));
-  RETURN_IF(array->type == GGUF_ARRAY, NEAP_UNSUPPORTED, "%s: %s: an array of arrays; these are not read",
-            c->path, c->subject);
+  RETURN_IF(array->type == GGUF_ARRAY, NEAP_UNSUPPORTED,
+            "%s: %s: is an array of arrays, which is not supported", c->path, c->subject);
   TRY(take_u64(c, &count));
   const size_t bytes = gguf_value_bytes(array->type);
   TRY(check_count(c, "values", count, bytes != 0 ? bytes : sizeof(uint64_t)));
@@ -175,8 +175,8 @@ static neap_status take_dims(struct cursor *c, struct gguf_tensor *tensor) {
   for (int i = tensor->rank - 1; i >= 0; i--) {
     uint64_t dim;
     TRY(take_u64(c, &dim));
-    RETURN_IF(dim > INT64_MAX, NEAP_BAD_FORMAT, "%s: %s: dimension %d is %llu, which is no size", c->path,
-              c->subject, i, (unsigned long long)dim);
+    RETURN_IF(dim > INT64_MAX, NEAP_BAD_FORMAT, "%s: %s: dimension %d is %llu; it must be below 2^63",
+              c->path, c->subject, i, (unsigned long long)dim);
     tensor->dims[i] = (int64_t)dim;
     RETURN_IF(__builtin_mul_overflow(tensor->elements, tensor->dims[i], &tensor->elements), NEAP_BAD_FORMAT,
               "%s: %s: has more than 2^63 elements", c->path, c->subject);
@@ -191,11 +191,10 @@ static neap_status take_tensor(struct cursor *c, struct region *region, struct g
   TRY(take_u32(c, &number));
   TRY(take_u64(c, &tensor->offset));
   const struct gguf_tensor_type *type = gguf_find_type(number);
-  RETURN_IF(type == NULL, NEAP_BAD_FORMAT, "%s: %s: has type %u, which is not known", c->path, c->subject,
-            number);
+  RETURN_IF(type == NULL, NEAP_BAD_FORMAT, "%s: %s: has the unknown type %u", c->path, c->subject, number);
   RETURN_IF(gguf_row_elements(tensor) % type->block_elements != 0, NEAP_BAD_FORMAT,
-            "%s: %s: its rows of %lld elements are no whole blocks of %s (%d elements)", c->path, c->subject,
-            (long long)gguf_row_elements(tensor), type->name, type->block_elements);
+            "%s: %s: its rows of %lld elements must consist of whole blocks of %s (%d elements)", c->path,
+            c->subject, (long long)gguf_row_elements(tensor), type->name, type->block_elements);
   RETURN_IF(__builtin_mul_overflow((uint64_t)(tensor->elements / type->block_elements),
                                    (uint64_t)type->block_bytes, &tensor->bytes),
             NEAP_BAD_FORMAT, "%s: %s: has more than 2^64 bytes", c->path, c->subject);
@@ -219,13 +218,13 @@ static neap_status place_tensors(struct gguf *gguf, uint64_t data_at, uint64_t s
   for (int32_t i = 0; i < gguf->tensor_count; i++) {
     struct gguf_tensor *tensor = &gguf->tensors[i];
     RETURN_IF(tensor->offset % alignment != 0, NEAP_BAD_FORMAT,
-              "%s: tensor '%s': offset %llu is no multiple of the alignment, %u", gguf->path, tensor->name,
-              (unsigned long long)tensor->offset, alignment);
-    RETURN_IF(tensor->offset > data_bytes || tensor->bytes > data_bytes - tensor->offset, NEAP_BAD_FORMAT,
-              "%s: tensor '%s': %llu bytes at offset %llu are outside of the file's %llu bytes of data (cut "
-              "short?)",
-              gguf->path, tensor->name, (unsigned long long)tensor->bytes, (unsigned long long)tensor->offset,
-              (unsigned long long)data_bytes);
+              "%s: tensor '%s': offset %llu must be a multiple of the alignment, %u", gguf->path,
+              tensor->name, (unsigned long long)tensor->offset, alignment);
+    RETURN_IF(
+        tensor->offset > data_bytes || tensor->bytes > data_bytes - tensor->offset, NEAP_BAD_FORMAT,
+        "%s: tensor '%s': %llu bytes at offset %llu end past the file's %llu bytes of data (cut short?)",
+        gguf->path, tensor->name, (unsigned long long)tensor->bytes, (unsigned long long)tensor->offset,
+        (unsigned long long)data_bytes);
     tensor->offset += data_at;
     gguf->tensors_by_name[i] = tensor;
   }
@@ -289,12 +288,13 @@ int32_t gguf_find(const struct gguf *gguf, const char *name) {
 
 static neap_status check_version(const struct cursor *c, const char begin[4], uint32_t version) {
   RETURN_IF(memcmp(begin, GGUF_MAGIC, 4) != 0, NEAP_BAD_FORMAT,
-            "%s: is no GGUF file: it begins with %02x %02x %02x %02x, not with \"GGUF\"", c->path,
+            "%s: is not a GGUF file: it begins with %02x %02x %02x %02x, not with \"GGUF\"", c->path,
             (uint8_t)begin[0], (uint8_t)begin[1], (uint8_t)begin[2], (uint8_t)begin[3]);
   RETURN_IF(version != 0 && (version & 0xFFFF) == 0, NEAP_UNSUPPORTED,
-            "%s: is GGUF of big-endian numbers; convert it (gguf_convert_endian of PyPI's gguf)", c->path);
+            "%s: is a big-endian GGUF file; convert it (gguf_convert_endian of PyPI's gguf)", c->path);
   RETURN_IF(version < 2 || version > 3, NEAP_UNSUPPORTED,
-            "%s: is GGUF version %u; versions 2 and 3 are read: convert the model again", c->path, version);
+            "%s: has GGUF version %u; versions 2 and 3 are supported: convert the model again", c->path,
+            version);
   return NEAP_OK;
 }
 
@@ -443,11 +443,10 @@ neap_status gguf_read(const struct gguf *gguf, int32_t index, int64_t first_row,
                       float *values) {
   const struct gguf_tensor *tensor = &gguf->tensors[index];
   const int64_t row = gguf_row_elements(tensor), all = row > 0 ? tensor->elements / row : 0;
-  RETURN_IF(
-      !tensor->known, NEAP_UNSUPPORTED,
-      "%s: tensor '%s' has type %s, whose elements are not read; take F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-      "Q5_0, Q5_1, Q4_K, Q5_K or Q6_K",
-      gguf->path, tensor->name, gguf_type_name(tensor->type));
+  RETURN_IF(!tensor->known, NEAP_UNSUPPORTED,
+            "%s: tensor '%s' has type %s, whose elements cannot be read; use F32, F16, BF16, Q8_0, Q4_0, "
+            "Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K",
+            gguf->path, tensor->name, gguf_type_name(tensor->type));
   TRY(need_rows(gguf, tensor, all, first_row, rows));
   const neap_dtype type = tensor->dtype;
   const int64_t count = rows * row;

@@ -37,7 +37,7 @@ neap_status gguf_open_for_tensors(const char *path, struct gguf *gguf);
 
 /* ---- Pairs ---- */
 
-/* The value of a key; false or NULL where there is none or it has another type. An integer is of any type of
+/* The value of a key; false or NULL if none exists or it has another type. An integer is of any type of
  * whole numbers that fits; a real may also be a whole number. */
 bool gguf_integer(const struct gguf *gguf, const char *key, int64_t *value);
 bool gguf_real(const struct gguf *gguf, const char *key, double *value);

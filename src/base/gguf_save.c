@@ -99,8 +99,8 @@ static neap_status put_tensor_entry(struct saving *s, const struct gguf_tensor *
   RETURN_IF(type == NULL, NEAP_INVALID_ARGUMENT, "%s: tensor '%s' cannot be written as %s", s->path,
             tensor->name, dtype_rows[tensor->dtype].name);
   RETURN_IF(gguf_row_elements(tensor) % type->block_elements != 0, NEAP_INVALID_ARGUMENT,
-            "%s: tensor '%s': its rows of %lld elements are no whole blocks of %s (%d elements)", s->path,
-            tensor->name, (long long)gguf_row_elements(tensor), type->name, type->block_elements);
+            "%s: tensor '%s': its rows of %lld elements must consist of whole blocks of %s (%d elements)",
+            s->path, tensor->name, (long long)gguf_row_elements(tensor), type->name, type->block_elements);
   TRY(put_string(s, tensor->name, strlen(tensor->name)));
   TRY(put_u32(s, (uint32_t)tensor->rank));
   for (int i = tensor->rank - 1; i >= 0; i--) TRY(put_u64(s, (uint64_t)tensor->dims[i]));

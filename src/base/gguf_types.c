@@ -153,6 +153,6 @@ neap_status gguf_alignment(const char *path, neap_status failure, const struct g
   if (pair == NULL) return NEAP_OK;
   *alignment = (uint32_t)pair->scalar;
   RETURN_IF(pair->type != GGUF_U32 || *alignment == 0 || (*alignment & (*alignment - 1)) != 0, failure,
-            "%s: key 'general.alignment' is no u32 that is a power of 2", path);
+            "%s: key 'general.alignment' must be a u32 and a power of 2", path);
   return NEAP_OK;
 }

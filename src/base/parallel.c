@@ -10,12 +10,12 @@ int team_size(int threads) { return threads != 0 ? threads : omp_get_num_procs()
 
 neap_status team_set(int threads, struct team *former) {
   RETURN_IF(threads < 0 || threads > THREAD_LIMIT, NEAP_INVALID_ARGUMENT,
-            "%d threads: from 1 to %d can be asked for", threads, THREAD_LIMIT);
+            "threads: %d are asked for; 1 to %d are possible", threads, THREAD_LIMIT);
   const int size = team_size(threads), limit = omp_get_thread_limit();
   RETURN_IF(size > limit, NEAP_INVALID_ARGUMENT,
-            "%d threads: OpenMP gives no more than %d here (OMP_THREAD_LIMIT); ask for no more", size, limit);
+            "%d threads: OpenMP allows at most %d here (OMP_THREAD_LIMIT); ask for fewer", size, limit);
   RETURN_IF(size > 1 && omp_get_active_level() >= omp_get_max_active_levels(), NEAP_INVALID_ARGUMENT,
-            "%d threads: inside a parallel region OpenMP gives one; call from outside of it, or ask for one",
+            "%d threads: OpenMP allows one inside a parallel region; call from outside of it, or ask for one",
             size);
   *former = (struct team){omp_get_max_threads(), omp_get_dynamic()};
   omp_set_num_threads(size);
@@ -50,15 +50,15 @@ neap_status team_check_stacks(int threads) {
   static const size_t least = 128 << 10, least_of_others = 64 << 10;
   const size_t left = stack_left(false);
   RETURN_IF(left < least, NEAP_UNSUPPORTED,
-            "the stack of this thread has %zu KiB left, of which %zu are needed; give it more (ulimit -s)",
+            "the stack of this thread has %zu KiB left, but %zu are needed; enlarge it (ulimit -s)",
             left >> 10, least >> 10);
   if (threads < 2) return NEAP_OK;
   size_t others = SIZE_MAX;
 #pragma omp parallel num_threads(2) reduction(min : others)
   if (omp_get_thread_num() > 0) others = stack_left(true);
-  RETURN_IF(others < least_of_others, NEAP_UNSUPPORTED,
-            "OpenMP's threads have stacks of %zu KiB, of which %zu are needed; give them more "
-            "(OMP_STACKSIZE, ulimit -s)",
-            others >> 10, least_of_others >> 10);
+  RETURN_IF(
+      others < least_of_others, NEAP_UNSUPPORTED,
+      "OpenMP's threads have stacks of %zu KiB, but %zu are needed; enlarge them (OMP_STACKSIZE, ulimit -s)",
+      others >> 10, least_of_others >> 10);
   return NEAP_OK;
 }

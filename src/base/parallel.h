@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* Threads for so many tasks, at least 1: no more than the caller may use (OMP_NUM_THREADS, or its
+/* Threads for this many tasks, at least 1: no more than the caller may use (OMP_NUM_THREADS, or its
  * processors), and 1 where it is itself one of several and OpenMP nests no further. */
 static inline int threads_for(int tasks) {
   const bool nests = omp_get_active_level() < omp_get_max_active_levels();
@@ -29,7 +29,7 @@ struct team {
 /* How many threads are meant by a number of them, of which 0 is a thread for each processor. */
 int team_size(int threads);
 
-/* From here to team_restore() parallel regions of the calling thread have just so many threads: kernels
+/* From here to team_restore() parallel regions of the calling thread have just this many threads: kernels
  * divide their sums and their workspaces by them, so that more would write beyond and fewer give other bits.
  * `*former` is how it was. NEAP_INVALID_ARGUMENT: it is no number of threads, or OpenMP would give fewer
  * here; then nothing has changed. */

@@ -70,12 +70,12 @@ neap_status name_map_check(const char *map) {
     char from[WILDCARD_LIMIT], to[WILDCARD_LIMIT];
     const int length = (int)(end - row.from);
     RETURN_IF(row.to == NULL || row.from_length == 0 || memchr(row.to, '=', row.to_length) != NULL,
-              NEAP_INVALID_ARGUMENT, "map of names: '%.*s' is no row; give PATTERN=PATTERN", length,
+              NEAP_INVALID_ARGUMENT, "map of names: '%.*s' is not a valid row; give PATTERN=PATTERN", length,
               row.from);
     const size_t count = wildcards_of(row.from, row.from_length, from);
     RETURN_IF(count > WILDCARD_LIMIT, NEAP_INVALID_ARGUMENT,
-              "map of names: '%.*s' has %zu of * and ? on a side; at most %d are possible", length, row.from,
-              count, WILDCARD_LIMIT);
+              "map of names: '%.*s' has %zu wildcards (* and ?) on one side; at most %d are possible", length,
+              row.from, count, WILDCARD_LIMIT);
     RETURN_IF(count != wildcards_of(row.to, row.to_length, to) || memcmp(from, to, count) != 0,
               NEAP_INVALID_ARGUMENT,
               "map of names: '%.*s': both sides must have the same * and ? in the same order", length,

@@ -1,4 +1,4 @@
-/* Patterns of names: * stands for any text, ? for one character. */
+/* Patterns of names: * means any text, ? for one character. */
 #ifndef NEAP_BASE_PATTERN_H
 #define NEAP_BASE_PATTERN_H
 

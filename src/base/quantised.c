@@ -26,7 +26,7 @@ static float inverse_of(float scale) {
 
 static uint8_t cut(float x, int most) { return (uint8_t)(x < 0 ? 0 : x > (float)most ? most : (int)x); }
 
-/* Numbers q of 0 to 2 half - 1, where `half` stands for 0: the first number of the largest size becomes 0 and
+/* Numbers q of 0 to 2 half - 1, where `half` means 0: the first number of the largest size becomes 0 and
  * gives the scale its sign. */
 static uint16_t round_about_zero(const float *x, int half, uint8_t q[32]) {
   float most = 0;
@@ -171,13 +171,13 @@ neap_status quantise(neap_dtype dtype, const char *name, int64_t row, int64_t co
                      void *blocks) {
   const struct dtype_row *type = &dtype_rows[dtype];
   const struct quantiser *quantiser = find_quantiser(dtype);
-  RETURN_IF(!dtype_is_quantised(dtype), NEAP_INTERNAL, "'%s': %s is no quantised type", name, type->name);
+  RETURN_IF(!dtype_is_quantised(dtype), NEAP_INTERNAL, "'%s': %s is not a quantised type", name, type->name);
   RETURN_IF(quantiser == NULL, NEAP_UNSUPPORTED,
-            "'%s': numbers do not become blocks of %s here; only files that have such blocks give them", name,
+            "'%s': cannot convert numbers to blocks of %s; only a file with such blocks provides them", name,
             type->name);
   const int64_t step = quantiser->from_row != NULL ? row : type->block_elements;
   RETURN_IF(step < 1 || step % type->block_elements != 0 || count % step != 0, NEAP_INTERNAL,
-            "'%s': %lld elements are no whole rows of %lld", name, (long long)count, (long long)row);
+            "'%s': %lld elements must consist of whole rows of %lld", name, (long long)count, (long long)row);
   for (int64_t first = 0; first < count; first += step) {
     void *to = (unsigned char *)blocks + dtype_bytes(dtype, (uint64_t)first);
     TRY(check_numbers(quantiser, name, first, step, x));

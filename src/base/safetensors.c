@@ -128,7 +128,8 @@ static neap_status add_tensor(json_t *header, const char *path, const struct saf
             "%s: tensor '%s' cannot be written as %s", path, tensor->name, tensor->dtype);
   RETURN_IF(!bytes_of(type, tensor->elements, &bytes) || __builtin_add_overflow(begin, bytes, offset) ||
                 *offset > INT64_MAX,
-            NEAP_TOO_LARGE, "%s: the tensors have more than 2^63 bytes, or '%s' is no whole blocks", path,
+            NEAP_TOO_LARGE,
+            "%s: the tensors have more than 2^63 bytes, or '%s' does not consist of whole blocks", path,
             tensor->name);
   const neap_dtype stored = type_set_has(TYPES_QUANTISED, type) ? NEAP_U8 : type;
   json_t *entry =
@@ -163,8 +164,8 @@ static neap_status write_bytes(FILE *file, const char *path, const void *data, s
 
 static neap_status write_header(FILE *file, const char *path, const char *text) {
   const size_t length = strlen(text), padding = -length % 8;
-  RETURN_IF(length + padding > HEADER_LIMIT, NEAP_TOO_LARGE, "%s: a header has at most %d bytes", path,
-            HEADER_LIMIT);
+  RETURN_IF(length + padding > HEADER_LIMIT, NEAP_TOO_LARGE,
+            "%s: the header is too long; it may have at most %d bytes", path, HEADER_LIMIT);
   const uint64_t prefix = length + padding;
   TRY(write_bytes(file, path, &prefix, sizeof prefix));
   TRY(write_bytes(file, path, text, length));
@@ -196,7 +197,7 @@ static neap_status write_tensor(FILE *file, const char *path, const struct safet
   neap_dtype type;
   uint64_t bytes;
   RETURN_IF(!find_type(tensor->dtype, WRITTEN_TYPES, &type) || !bytes_of(type, tensor->elements, &bytes),
-            NEAP_INTERNAL, "%s: tensor '%s' has another type than in the header", path, tensor->name);
+            NEAP_INTERNAL, "%s: tensor '%s' has a different type than in the header", path, tensor->name);
   narrow(tensor, type, data);
   return write_bytes(file, path, data, (size_t)bytes);
 }
@@ -249,7 +250,7 @@ neap_status safetensors_save(const char *path, const struct safetensors_content 
  */
 
 static neap_status read_dims(const char *path, const json_t *shape, struct safetensors_tensor *tensor) {
-  RETURN_IF(!json_is_array(shape), NEAP_BAD_FORMAT, "%s: tensor '%s': shape is missing or no list", path,
+  RETURN_IF(!json_is_array(shape), NEAP_BAD_FORMAT, "%s: tensor '%s': shape is missing or not a list", path,
             tensor->name);
   RETURN_IF(json_array_size(shape) > NEAP_MAX_RANK, NEAP_UNSUPPORTED,
             "%s: tensor '%s': shape has rank %zu, at most %d", path, tensor->name, json_array_size(shape),
@@ -259,7 +260,7 @@ static neap_status read_dims(const char *path, const json_t *shape, struct safet
   for (int i = 0; i < tensor->rank; i++) {
     const json_t *dim = json_array_get(shape, (size_t)i);
     RETURN_IF(!json_is_integer(dim) || json_integer_value(dim) < 0, NEAP_BAD_FORMAT,
-              "%s: tensor '%s': shape[%d] is no size", path, tensor->name, i);
+              "%s: tensor '%s': shape[%d] must be an integer of 0 or more", path, tensor->name, i);
     tensor->dims[i] = json_integer_value(dim);
     RETURN_IF(__builtin_mul_overflow(tensor->elements, tensor->dims[i], &tensor->elements), NEAP_BAD_FORMAT,
               "%s: tensor '%s': shape has more than 2^63 elements", path, tensor->name);
@@ -272,7 +273,7 @@ static neap_status read_tensor(struct safetensors *tensors, const char *name, co
   const char *path = tensors->path;
   tensor->name = region_string(&tensors->region, name);
   RETURN_IF_NULL(tensor->name);
-  RETURN_IF(!json_is_object(entry), NEAP_BAD_FORMAT, "%s: tensor '%s' is no object", path, name);
+  RETURN_IF(!json_is_object(entry), NEAP_BAD_FORMAT, "%s: tensor '%s' must be a JSON object", path, name);
   const char *dtype = json_string_value(json_object_get(entry, "dtype"));
   uint64_t element_bytes = 0, bytes;
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes && dtype != NULL; i++)
@@ -280,21 +281,21 @@ static neap_status read_tensor(struct safetensors *tensors, const char *name, co
       tensor->dtype = dtypes[i].name;
       element_bytes = dtypes[i].bytes;
     }
-  RETURN_IF(element_bytes == 0, NEAP_BAD_FORMAT, "%s: tensor '%s': dtype '%s' is not known", path, name,
+  RETURN_IF(element_bytes == 0, NEAP_BAD_FORMAT, "%s: tensor '%s': unknown dtype '%s'", path, name,
             dtype == NULL ? "(none)" : dtype);
   TRY(read_dims(path, json_object_get(entry, "shape"), tensor));
   const json_t *offsets = json_object_get(entry, "data_offsets");
   const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
   RETURN_IF(json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last),
-            NEAP_BAD_FORMAT, "%s: tensor '%s': data_offsets is not [begin, end]", path, name);
+            NEAP_BAD_FORMAT, "%s: tensor '%s': data_offsets must be [begin, end]", path, name);
   const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
   RETURN_IF(
       begin < 0 || end < begin || (uint64_t)end > data_bytes, NEAP_BAD_FORMAT,
-      "%s: tensor '%s': data_offsets [%lld, %lld] are outside of the file's %llu bytes of data (cut short?)",
+      "%s: tensor '%s': data_offsets [%lld, %lld] lie outside the file's %llu bytes of data (cut short?)",
       path, name, (long long)begin, (long long)end, (unsigned long long)data_bytes);
   RETURN_IF(__builtin_mul_overflow((uint64_t)tensor->elements, element_bytes, &bytes) ||
                 bytes != (uint64_t)(end - begin),
-            NEAP_BAD_FORMAT, "%s: tensor '%s': data_offsets [%lld, %lld] do not fit its shape and dtype",
+            NEAP_BAD_FORMAT, "%s: tensor '%s': data_offsets [%lld, %lld] do not match its shape and dtype",
             path, name, (long long)begin, (long long)end);
   tensor->offset = (uint64_t)begin;
   tensor->bytes = bytes;
@@ -302,14 +303,14 @@ static neap_status read_tensor(struct safetensors *tensors, const char *name, co
 }
 
 static neap_status read_metadata(struct safetensors *tensors, json_t *texts) {
-  RETURN_IF(!json_is_object(texts), NEAP_BAD_FORMAT, "%s: __metadata__ is no object", tensors->path);
+  RETURN_IF(!json_is_object(texts), NEAP_BAD_FORMAT, "%s: __metadata__ must be a JSON object", tensors->path);
   tensors->metadata = region_alloc(&tensors->region, json_object_size(texts), sizeof *tensors->metadata);
   RETURN_IF_NULL(tensors->metadata);
   const char *key;
   json_t *value;
   json_object_foreach(texts, key, value) {
-    RETURN_IF(!json_is_string(value), NEAP_BAD_FORMAT, "%s: __metadata__ '%s' is no text", tensors->path,
-              key);
+    RETURN_IF(!json_is_string(value), NEAP_BAD_FORMAT, "%s: __metadata__ '%s' must be a string",
+              tensors->path, key);
     struct safetensors_text *text = &tensors->metadata[tensors->metadata_count++];
     text->key = region_string(&tensors->region, key);
     text->value = region_string(&tensors->region, json_string_value(value));
@@ -337,14 +338,14 @@ static neap_status place_tensors(struct safetensors *tensors, uint64_t data_at, 
     end += tensor->bytes;
     tensor->offset += data_at;
   }
-  RETURN_IF(end != data_bytes, NEAP_BAD_FORMAT, "%s: has %llu bytes of data, its tensors %llu", tensors->path,
-            (unsigned long long)data_bytes, (unsigned long long)end);
+  RETURN_IF(end != data_bytes, NEAP_BAD_FORMAT, "%s: has %llu bytes of data, but its tensors need %llu",
+            tensors->path, (unsigned long long)data_bytes, (unsigned long long)end);
   return NEAP_OK;
 }
 
 static neap_status read_header(struct safetensors *tensors, json_t *header, uint64_t data_at,
                                uint64_t data_bytes) {
-  RETURN_IF(!json_is_object(header), NEAP_BAD_FORMAT, "%s: the header is no JSON object", tensors->path);
+  RETURN_IF(!json_is_object(header), NEAP_BAD_FORMAT, "%s: the header must be a JSON object", tensors->path);
   tensors->tensors = region_alloc(&tensors->region, json_object_size(header), sizeof *tensors->tensors);
   RETURN_IF_NULL(tensors->tensors);
   const char *name;
@@ -410,13 +411,12 @@ static neap_status read_sparse_tensor(struct safetensors *tensors, const char *n
             tensors->path, name, at < 0 ? "tensor of values" : "tensor of indices");
   struct safetensors_tensor *tensor = &tensors->tensors[at];
   const struct safetensors_tensor *where = &tensors->tensors[other];
-  RETURN_IF(
-      !has_type(tensor->dtype, TYPES_FLOAT) || !has_type(where->dtype, TYPE_I32) || tensor->rank != 1 ||
-          where->rank != 1 || tensor->dims[0] != where->dims[0],
-      NEAP_BAD_FORMAT,
-      "%s: tensors '%s' and '%s': a sparse tensor has values [N] of F32, BF16 or F16 and indices [N] of "
-      "I32",
-      tensors->path, name, indices);
+  RETURN_IF(!has_type(tensor->dtype, TYPES_FLOAT) || !has_type(where->dtype, TYPE_I32) || tensor->rank != 1 ||
+                where->rank != 1 || tensor->dims[0] != where->dims[0],
+            NEAP_BAD_FORMAT,
+            "%s: tensors '%s' and '%s': a sparse tensor needs values [N] of F32, BF16 or F16 and indices [N] "
+            "of I32",
+            tensors->path, name, indices);
   TRY(read_dims(tensors->path, json_object_get(entry, "shape"), tensor));
   tensor->indices = where;
   return check_indices(tensors, tensor);
@@ -440,7 +440,7 @@ static neap_status read_quantised_tensor(struct safetensors *tensors, const char
             "%s: tensor '%s': dtype is %s; blocks of %s are U8", tensors->path, name, tensor->dtype, text);
   TRY(read_dims(tensors->path, json_object_get(entry, "shape"), tensor));
   RETURN_IF(!bytes_of(type, tensor->elements, &bytes) || bytes != tensor->bytes, NEAP_BAD_FORMAT,
-            "%s: tensor '%s': its %llu bytes are no blocks of %s for its shape", tensors->path, name,
+            "%s: tensor '%s': its %llu bytes do not match blocks of %s for its shape", tensors->path, name,
             (unsigned long long)tensor->bytes, text);
   tensor->dtype = dtype_rows[type].safetensors;
   return NEAP_OK;
@@ -459,7 +459,7 @@ static neap_status read_list(struct safetensors *tensors, const char *key, read_
   RETURN_IF(list == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
             "%s: out of memory", tensors->path);
   if (!json_is_object(list))
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: __metadata__ '%s' is no JSON object", tensors->path, key);
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: __metadata__ '%s' must be a JSON object", tensors->path, key);
   json_object_foreach(list, name, entry) {
     if (status == NEAP_OK) status = read(tensors, name, entry);
   }
@@ -509,11 +509,11 @@ neap_status safetensors_open(const char *path, struct safetensors *tensors) {
             "%s: is not a regular file", path);
   const uint64_t size = (uint64_t)file.st_size;
   uint64_t length;
-  RETURN_IF(size < PREFIX_BYTES, NEAP_BAD_FORMAT, "%s: has %llu bytes; a safetensors file begins with %d",
+  RETURN_IF(size < PREFIX_BYTES, NEAP_BAD_FORMAT, "%s: has %llu bytes; a safetensors file has at least %d",
             path, (unsigned long long)size, PREFIX_BYTES);
   TRY(read_bytes(tensors, &length, sizeof length));
   RETURN_IF(length > HEADER_LIMIT || length > size - PREFIX_BYTES, NEAP_BAD_FORMAT,
-            "%s: offset 0: a header of %llu bytes, the file has %llu: no safetensors file, or cut short",
+            "%s: offset 0: the header has %llu bytes, the file %llu: not a safetensors file, or cut short",
             path, (unsigned long long)length, (unsigned long long)size);
   char *text = region_alloc(&tensors->region, length, 1);
   RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for the header", path);
@@ -522,7 +522,7 @@ neap_status safetensors_open(const char *path, struct safetensors *tensors) {
   json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
   RETURN_IF(header == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
             "%s: out of memory for the header", path);
-  RETURN_IF(header == NULL, NEAP_BAD_FORMAT, "%s: offset %d: the header is no JSON: %s", path,
+  RETURN_IF(header == NULL, NEAP_BAD_FORMAT, "%s: offset %d: the header is not valid JSON: %s", path,
             PREFIX_BYTES + error.position, error.text);
   neap_status status = read_header(tensors, header, PREFIX_BYTES + length, size - PREFIX_BYTES - length);
   json_decref(header);
@@ -568,8 +568,8 @@ static neap_status read_elements(const struct safetensors *tensors, uint64_t off
 static neap_status read_stored(const struct safetensors *tensors, const struct safetensors_tensor *tensor,
                                uint64_t at, int64_t stored, bool apart, float *data) {
   neap_dtype type;
-  RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL, "%s: tensor '%s' is of another type",
-            tensors->path, tensor->name);
+  RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL,
+            "%s: tensor '%s' has an unexpected type", tensors->path, tensor->name);
   const struct dtype_row *row = &dtype_rows[type];
   const uint64_t bytes = dtype_bytes(type, (uint64_t)stored);
   /* The end of `data` is read into; the elements spread from there over the whole. */
@@ -588,8 +588,8 @@ neap_status safetensors_read(const struct safetensors *tensors, int32_t index, f
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
   if (!has_type(tensor->dtype, TYPE_U8)) TRY(safetensors_need_real(tensors, index));
   neap_dtype type;
-  RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL, "%s: tensor '%s' is of another type",
-            tensors->path, tensor->name);
+  RETURN_IF(!find_type(tensor->dtype, READ_TYPES, &type), NEAP_INTERNAL,
+            "%s: tensor '%s' has an unexpected type", tensors->path, tensor->name);
   const int64_t stored =
       (int64_t)(tensor->bytes / (uint64_t)dtype_rows[type].block_bytes) * dtype_rows[type].block_elements;
   TRY(read_stored(tensors, tensor, 0, stored, false, data));
@@ -610,7 +610,7 @@ neap_status safetensors_read_part(const struct safetensors *tensors, int32_t ind
 
 neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  RETURN_IF(!has_type(tensor->dtype, TYPES_QUANTISED), NEAP_INTERNAL, "%s: tensor '%s' has no blocks",
-            tensors->path, tensor->name);
+  RETURN_IF(!has_type(tensor->dtype, TYPES_QUANTISED), NEAP_INTERNAL,
+            "%s: tensor '%s' does not consist of blocks", tensors->path, tensor->name);
   return read_at(tensors, tensor->offset, blocks, tensor->bytes);
 }

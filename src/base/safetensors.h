@@ -39,7 +39,7 @@ struct safetensors_content {
   int32_t metadata_count;
   neap_status (*read)(void *context, int32_t index, float *data);
   void *context;
-  float *buffer; /* room for the largest tensor; NULL: allocated for the while */
+  float *buffer; /* room for the largest tensor; NULL: allocated temporarily */
 };
 
 /* Writes everything to `file`; `path` is for messages. */
@@ -66,7 +66,7 @@ struct safetensors {
 neap_status safetensors_open(const char *path, struct safetensors *tensors);
 void safetensors_close(struct safetensors *tensors);
 
-/* The tensor of that name, -1 where there is none; the metadata of that key, NULL where there is none. */
+/* The tensor of that name, -1 if none exists; the metadata of that key, NULL if none exists. */
 int32_t safetensors_find(const struct safetensors *tensors, const char *name);
 const char *safetensors_metadata(const struct safetensors *tensors, const char *key);
 

@@ -14,7 +14,7 @@ neap_status neap_fail(neap_status status, const char *format, ...) __attribute__
 
 enum { MESSAGE_BYTES = 1024 }; /* of the longest message that is kept, with its end */
 
-/* How work ended that another thread did, or that other work follows before it is told of. */
+/* How work ended that another thread did, or that other work follows before it is reported. */
 struct ending {
   neap_status status;
   char message[MESSAGE_BYTES]; /* of a failure */

@@ -1,4 +1,4 @@
-/* A request to stop that what takes long looks at now and then. */
+/* Cancellation. Long-running code polls stop_check(). */
 #ifndef NEAP_BASE_STOP_H
 #define NEAP_BASE_STOP_H
 
@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* What the caller of this thread's work may set to ask for its end; NULL: nobody. A parallel region whose
+/* The flag that cancels this thread's work when it is not 0; NULL: nothing can. A parallel region whose
  * tasks may take long hands it on to its threads with copyin(stop_request). */
 extern const volatile int *stop_request;
 #pragma omp threadprivate(stop_request)
@@ -16,10 +16,11 @@ static inline bool stop_is_requested(void) {
   return request != NULL && __atomic_load_n(request, __ATOMIC_RELAXED) != 0;
 }
 
-/* NEAP_INTERRUPTED once it is: to be forwarded at once. Costs less than a hundred instructions. */
+/* Returns NEAP_INTERRUPTED after a request, which the caller forwards at once. Costs less than a hundred
+ * instructions. */
 neap_status stop_check(void);
 
-/* From here on this thread's work ends at this request; gives the one before, for stop_listen in its turn. */
+/* Sets the flag that cancels this thread's work; returns the previous one, to be restored by stop_listen. */
 const volatile int *stop_listen(const volatile int *request);
 
 #endif

@@ -143,7 +143,7 @@ static bool is_left_alone(struct heart *h) {
   char message[MESSAGE_BYTES];
   for (int r = 0; r < h->inner.size; r++) {
     if (h->left[r] >= h->calls) continue;
-    snprintf(message, sizeof message, "rank %d: it closed its connection while other ranks called", r);
+    snprintf(message, sizeof message, "rank %d: closed its connection while other ranks called", r);
     return keep_failure(h, r, NEAP_IO_FAILED, message, speaker_for(r));
   }
   return false;
@@ -214,7 +214,7 @@ static void hear(struct heart *h, struct link *link) {
     link->heard = clock_seconds();
     link->got += (size_t)n;
     if (!take_frame(h, link))
-      close_link(h, link, "it sent what is no heartbeat; do all ranks run the same version?");
+      close_link(h, link, "it sent something that is not a heartbeat; do all ranks run the same version?");
   }
 }
 
@@ -245,7 +245,7 @@ static void judge(struct heart *h, double now) {
     if (!watching) link->heard = now;
     if (watching && link->open && !link->left && now - link->heard > h->options.silent_seconds) {
       snprintf(reason, sizeof reason,
-               "nothing came from it for %.3g seconds: it, its machine or its network has stopped",
+               "nothing came from it for %.3g seconds: the process, its machine or its network has stopped",
                h->options.silent_seconds);
       lose(h, link->rank, reason); /* told to itself, too: it may be alive */
       close_link(h, link, reason);
@@ -412,7 +412,7 @@ static neap_status start_thread(struct heart *h) {
   pthread_sigmask(SIG_SETMASK, &all, &former);
   const int error = pthread_create(&h->thread, NULL, beat, h);
   pthread_sigmask(SIG_SETMASK, &former, NULL);
-  RETURN_IF(error != 0, NEAP_OUT_OF_MEMORY, "heartbeat: the system does not start a thread: %s",
+  RETURN_IF(error != 0, NEAP_OUT_OF_MEMORY, "heartbeat: the system cannot start a thread: %s",
             strerror(error));
   return NEAP_OK;
 }

@@ -42,7 +42,7 @@ neap_status plugin_launcher(const struct launcher **launcher, int *size) {
     if (ranks < 2 || getenv(launchers[i].rank) == NULL) continue;
     RETURN_IF(
         *launcher != NULL, NEAP_INVALID_ARGUMENT,
-        "collective: %s and %s are both set, so that the launcher is not known; unset that of the other",
+        "collective: %s and %s are both set, so the launcher is unclear; unset the one that does not apply",
         (*launcher)->size, launchers[i].size);
     *launcher = &launchers[i];
     *size = ranks;
@@ -88,7 +88,7 @@ static neap_status load_from(const char *folder, const char *middle, const char 
   if (access(path, F_OK) != 0) return NEAP_OK;
   *handle =
       dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* components of Open MPI look for symbols in all libraries */
-  RETURN_IF(*handle == NULL, NEAP_UNSUPPORTED, "%s: it does not load: %s", path, dlerror());
+  RETURN_IF(*handle == NULL, NEAP_UNSUPPORTED, "%s: cannot be loaded: %s", path, dlerror());
   return NEAP_OK;
 }
 
@@ -111,21 +111,19 @@ static neap_status load(const struct launcher *launcher, const char *folder, voi
 
 static neap_status find_plugin(const struct launcher *launcher, void *handle, const struct plugin **plugin) {
   *plugin = dlsym(handle, PLUGIN_SYMBOL);
-  RETURN_IF(*plugin == NULL, NEAP_UNSUPPORTED, "libneap_%s.so: it has no '%s', so it is no plugin of Neap",
+  RETURN_IF(*plugin == NULL, NEAP_UNSUPPORTED, "libneap_%s.so: has no '%s', so it is not a plugin of Neap",
             launcher->name, PLUGIN_SYMBOL);
   RETURN_IF((*plugin)->version != PLUGIN_VERSION, NEAP_UNSUPPORTED,
-            "libneap_%s.so: it was built for another version of Neap (its plugins have version %d, these "
-            "%d); build and install it "
-            "again with `make` and `make install`",
+            "libneap_%s.so: was built for another version of Neap (plugin version %d, this one needs %d); "
+            "build and install it again with `make` and `make install`",
             launcher->name, (*plugin)->version, PLUGIN_VERSION);
   return NEAP_OK;
 }
 
 static neap_status check_size(const struct launcher *launcher, int started, const neap_collective *c) {
   RETURN_IF(started > 1 && c->size != started, NEAP_UNSUPPORTED,
-            "collective: the launcher started %d processes, but by %s each is connected to %d; start them by "
-            "the mpirun of "
-            "%s (mpirun.%s), or choose the plugin of your launcher's MPI",
+            "collective: the launcher started %d processes, but %s connects each of them to %d; start them "
+            "by the mpirun of %s (mpirun.%s), or choose the plugin of your launcher's MPI",
             started, launcher->title, c->size, launcher->title, launcher->name);
   return NEAP_OK;
 }

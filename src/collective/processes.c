@@ -51,10 +51,10 @@ static neap_status check_no_threads(void) {
 #ifdef __SANITIZE_THREAD__
   count--; /* its own */
 #endif
-  RETURN_IF(
-      count > 1, NEAP_INVALID_ARGUMENT,
-      "processes: this process already has %d threads, which do not survive a fork; start processes first",
-      count);
+  RETURN_IF(count > 1, NEAP_INVALID_ARGUMENT,
+            "processes: this process already has %d threads, which would not survive a fork; start the "
+            "processes first",
+            count);
   return NEAP_OK;
 }
 
@@ -180,7 +180,7 @@ static neap_status start_rank(struct supervisor *s, int rank, neap_collective *o
   }
   const int reason = errno;
   shared_memory_disconnect(collective.self);
-  RETURN_IF(id < 0, NEAP_OUT_OF_MEMORY, "processes: the system does not start process %d of %d: %s", rank + 1,
+  RETURN_IF(id < 0, NEAP_OUT_OF_MEMORY, "processes: the system cannot start process %d of %d: %s", rank + 1,
             s->count, strerror(reason));
   setpgid(id, id); /* whichever of both comes first */
   s->ids[rank] = id;

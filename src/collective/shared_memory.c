@@ -87,11 +87,11 @@ uint64_t shared_memory_bytes(int size) { return outboxes_at(size) + (uint64_t)si
 
 neap_status shared_memory_map(int size, struct shared_region **region) {
   RETURN_IF(size < 1 || size > SHARED_MOST_RANKS, NEAP_INVALID_ARGUMENT,
-            "processes: there must be 1 to %d of them (got %d)", SHARED_MOST_RANKS, size);
+            "processes: their number must be from 1 to %d (got %d)", SHARED_MOST_RANKS, size);
   const uint64_t bytes = shared_memory_bytes(size);
   struct shared_region *r = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   RETURN_IF(r == MAP_FAILED, NEAP_OUT_OF_MEMORY,
-            "processes: the system does not map %llu bytes of shared memory", (unsigned long long)bytes);
+            "processes: the system cannot map %llu bytes of shared memory", (unsigned long long)bytes);
   r->size = size;
   r->bytes = bytes;
   r->outboxes = outboxes_at(size);

@@ -121,10 +121,10 @@ static neap_status invite(struct invitation *invitation, int *listener) {
   struct ifaddrs *all = NULL;
   int count = 0;
   *listener = listen_anywhere(&invitation->port);
-  RETURN_IF(*listener < 0, NEAP_IO_FAILED, "heartbeat: this machine does not let a process listen: %s",
+  RETURN_IF(*listener < 0, NEAP_IO_FAILED, "heartbeat: the system does not allow this process to listen: %s",
             strerror(errno));
   RETURN_IF(getrandom(invitation->secret, sizeof invitation->secret, 0) != sizeof invitation->secret,
-            NEAP_IO_FAILED, "heartbeat: the system gives no random bytes: %s", strerror(errno));
+            NEAP_IO_FAILED, "heartbeat: the system provides no random bytes: %s", strerror(errno));
   RETURN_IF(getifaddrs(&all) != 0, NEAP_IO_FAILED, "heartbeat: the system does not list its addresses: %s",
             strerror(errno));
   list_addresses(invitation, all, false, &count);
@@ -167,8 +167,7 @@ static neap_status admit_all(int listener, const struct invitation *invitation, 
     admit(listener, invitation, size, sockets, &missing);
   while (missing > 0 && sockets[first] >= 0) first++;
   RETURN_IF(missing > 0, NEAP_IO_FAILED,
-            "heartbeat: rank %d did not connect to rank 0 by TCP; does a firewall keep the machines from "
-            "each other?",
+            "heartbeat: rank %d did not connect to rank 0 by TCP; does a firewall separate the machines?",
             first);
   return NEAP_OK;
 }
@@ -230,9 +229,8 @@ static neap_status reach(const struct invitation *invitation, const char *addres
     if (*s < 0) poll(NULL, 0, 100);
   } while (*s < 0 && clock_seconds() < until);
   RETURN_IF(*s < 0, NEAP_IO_FAILED,
-            "heartbeat: rank %d does not reach rank 0 by TCP (tried %s, port %d); does a firewall keep the "
-            "machines from each "
-            "other?",
+            "heartbeat: rank %d cannot reach rank 0 by TCP (tried %s, port %d); does a firewall separate the "
+            "machines?",
             rank, tried, invitation->port);
   return NEAP_OK;
 }

@@ -21,7 +21,7 @@ struct ahead {
   unsigned char batch[]; /* zeros: none */
 };
 
-/* With the lock held: reads records until there is none to begin. */
+/* With the lock held: reads records until none exists to begin. */
 static void read_some(struct ahead *a, int thread) {
   while (a->next < a->count) {
     const int64_t i = a->next++;

@@ -28,10 +28,10 @@ neap_status array_open(const char *name, int descriptor, uint64_t base, uint64_t
   TRY(npy_read(name, descriptor, base, &npy));
   while (type < TYPES && strcmp(types[type].name, npy.type) != 0) type++;
   RETURN_IF(type == TYPES, NEAP_UNSUPPORTED,
-            "%s: has elements of type '%s'; integers and real numbers (<f2, <f4, <f8) are read", name,
+            "%s: has elements of type '%s'; integers and real numbers (<f2, <f4, <f8) are supported", name,
             npy.type);
-  RETURN_IF(npy.rank < 1, NEAP_UNSUPPORTED, "%s: is one number; its first dimension must count records",
-            name);
+  RETURN_IF(npy.rank < 1, NEAP_UNSUPPORTED,
+            "%s: is a single number; an array's first dimension must count the records", name);
   const uint64_t data = npy.offset - base;
   RETURN_IF(data > bytes || (uint64_t)npy.count != (bytes - data) / types[type].bytes ||
                 (bytes - data) % types[type].bytes != 0,
@@ -128,7 +128,7 @@ static neap_status read_numbers(const struct array *array, int64_t record, float
           "%s: record %lld, element %lld is %g; numbers must be finite: fill it in or remove the record",
           array->name, (long long)record, (long long)(done + i), value);
       RETURN_IF(integers != NULL && (value != floor(value) || fabs(value) > INT32_MAX), NEAP_BAD_FORMAT,
-                "%s: record %lld is %g, which is no class", array->name, (long long)record, value);
+                "%s: record %lld is %g, which is not a class", array->name, (long long)record, value);
       if (reals != NULL) reals[place_of(array, done + i)] = (float)value;
       if (integers != NULL) integers[done + i] = (int32_t)value;
     }

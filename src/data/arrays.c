@@ -54,7 +54,7 @@ static neap_status describe_records(struct array *x, struct field *field) {
     *field = (struct field){"features", NEAP_F32, 1, {x->each}, false};
     return NEAP_OK;
   }
-  RETURN_IF(x->rank > 4, NEAP_UNSUPPORTED, "%s: has %d dimensions; records have 2, images 3 or 4", x->name,
+  RETURN_IF(x->rank > 4, NEAP_UNSUPPORTED, "%s: has %d dimensions; records need 2, images 3 or 4", x->name,
             x->rank);
   const bool last = x->rank == 4 && d[3] <= SOURCE_MAX_CHANNELS;
   *field = (struct field){.name = "image", .dtype = bytes ? NEAP_U8 : NEAP_F32, .rank = 3};
@@ -76,7 +76,7 @@ static neap_status check_same(const struct array *a, const struct array *b) {
   bool same = a->rank == b->rank;
   for (int i = 1; i < a->rank && same; i++) same = a->dims[i] == b->dims[i];
   RETURN_IF(!same || a->kind != b->kind, NEAP_BAD_FORMAT,
-            "%s: its records are not of the shape and type of those of %s", b->name, a->name);
+            "%s: its records must have the shape and type of those of %s", b->name, a->name);
   return NEAP_OK;
 }
 
@@ -87,14 +87,14 @@ static neap_status choose_task(const struct source *source, const struct words *
   if (words->task == NULL) return NEAP_OK;
   *regression = strcmp(words->task, "regression") == 0;
   RETURN_IF(!*regression && strcmp(words->task, "classes") != 0, NEAP_INVALID_ARGUMENT,
-            "data '%s': task=%s is neither classes nor regression", source->name, words->task);
+            "data '%s': task must be classes or regression (got %s)", source->name, words->task);
   return NEAP_OK;
 }
 
 /* The largest class of a part. */
 static neap_status find_classes(const struct array *y, int64_t *classes) {
   RETURN_IF(y->each != 1, NEAP_UNSUPPORTED,
-            "%s: has %lld labels for each record; there is one class for each, or task=regression", y->name,
+            "%s: has %lld labels per record; give one class per record, or task=regression", y->name,
             (long long)y->each);
   for (int64_t i = 0; i < y->dims[0]; i++) {
     int32_t label;
@@ -134,11 +134,11 @@ static neap_status settle_parts(struct source *source, const struct words *words
   struct arrays *a = source->context;
   if (a->x[SPLIT_TEST].name == NULL) return hold_out(source, words);
   RETURN_IF(words->holdout != NULL, NEAP_INVALID_ARGUMENT,
-            "data '%s': holdout=%s, but there is a part to test with; leave it out", source->name,
+            "data '%s': holdout=%s has no effect, because there is a test part; leave it out", source->name,
             words->holdout);
   TRY(check_same(&a->x[SPLIT_TRAIN], &a->x[SPLIT_TEST]));
   RETURN_IF(a->y[SPLIT_TEST].each != a->y[SPLIT_TRAIN].each, NEAP_BAD_FORMAT,
-            "%s: its labels are not of the shape of those of %s", a->y[SPLIT_TEST].name,
+            "%s: its labels must have the shape of those of %s", a->y[SPLIT_TEST].name,
             a->y[SPLIT_TRAIN].name);
   a->x[SPLIT_TEST].channels = a->x[SPLIT_TRAIN].channels;
   for (int s = 0; s < SPLITS; s++) source->records[s] = a->x[s].dims[0];
@@ -171,7 +171,7 @@ static neap_status open_parts(struct source *source, const struct words *words) 
   }
   const bool off = words->standardise != NULL && strcmp(words->standardise, "off") == 0;
   RETURN_IF(words->standardise != NULL && !off && strcmp(words->standardise, "on") != 0,
-            NEAP_INVALID_ARGUMENT, "data '%s': standardise=%s is neither on nor off", source->name,
+            NEAP_INVALID_ARGUMENT, "data '%s': standardise must be on or off (got %s)", source->name,
             words->standardise);
   if (field.rank == 1 && !off) TRY(scale_take(source, 0));
   return a->regression && !off ? scale_take(source, 1) : NEAP_OK;
@@ -231,7 +231,7 @@ static neap_status fail_names(const struct zip *zip) {
                                zip->entries.data[i].name);
   return neap_fail(
       NEAP_BAD_FORMAT,
-      "%s: has neither x_train and y_train nor train_images and train_labels (got %s); name them so",
+      "%s: has neither x_train and y_train nor train_images and train_labels (got %s); rename the arrays",
       zip->path, list);
 }
 
@@ -249,7 +249,7 @@ static neap_status open_npz(struct source *source, const struct words *words, co
     TRY(open_entry(source, zip, row->tests[i].y, &a->y[SPLIT_TEST]));
   }
   RETURN_IF(words->test != NULL && a->x[SPLIT_TEST].name == NULL, NEAP_INVALID_ARGUMENT,
-            "data 'npz': test=%s is neither val nor test", words->test);
+            "data 'npz': test must be val or test (got %s), and the file must have that part", words->test);
   return open_parts(source, words);
 }
 

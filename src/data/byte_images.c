@@ -25,8 +25,8 @@ static neap_status read_record(const struct source *source, enum split split, in
   const size_t at = part->offset + (size_t)record * part->stride;
   const int error = file_read_at(part->descriptor, at, fields[0], (size_t)field_elements(&source->fields[0]));
   RETURN_IF(error == FILE_ENDS, NEAP_BAD_FORMAT,
-            "%s: record %lld at offset %zu is not whole any more: the file was cut short since it was opened",
-            part->file, (long long)record, at);
+            "%s: record %lld at offset %zu is incomplete: the file was cut after it was opened", part->file,
+            (long long)record, at);
   RETURN_IF(error != 0, NEAP_IO_FAILED, "%s: record %lld at offset %zu cannot be read: %s", part->file,
             (long long)record, at, strerror(error));
   return NEAP_OK;

@@ -79,7 +79,7 @@ static bool is_empty(const struct text *line) {
 
 static neap_status parse(struct chat_lines *l, const struct text *line) {
   json_error_t error;
-  if (is_empty(line)) return bad(l, "it is empty; each line is an object of JSON");
+  if (is_empty(line)) return bad(l, "it is empty; each line must be a JSON object");
   TRY(utf8_check(line));
   /* Numbers are of fields that are not read, and may be larger than 64 bits hold. */
   const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
@@ -88,7 +88,7 @@ static neap_status parse(struct chat_lines *l, const struct text *line) {
             "%s: line %lld: out of memory", l->file.name, (long long)l->line);
   RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, "%s: line %lld, column %d: it is not valid JSON: %s",
             l->file.name, (long long)l->line, error.column, error.text);
-  return json_is_object(l->root) ? NEAP_OK : bad(l, "it is not an object of JSON");
+  return json_is_object(l->root) ? NEAP_OK : bad(l, "it must be a JSON object");
 }
 
 /* ---- Forms ---- */
@@ -127,7 +127,7 @@ static neap_status check_tools(const struct chat_lines *l, const json_t *object)
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
     RETURN_IF(
         is_some(json_object_get(object, fields[i])), NEAP_UNSUPPORTED,
-        "%s: line %lld: field '%s': tools and their calls are not rendered; leave such conversations out",
+        "%s: line %lld: field '%s': tools and tool calls are not supported; leave such conversations out",
         l->file.name, (long long)l->line, fields[i]);
   return NEAP_OK;
 }
@@ -138,7 +138,7 @@ static neap_status add(struct chat_lines *l, enum chat_role role, const char *co
 
 static neap_status add_text(struct chat_lines *l, enum chat_role role, const json_t *text,
                             const char *field) {
-  if (!json_is_string(text)) return bad_field(l, field, "is missing or no text");
+  if (!json_is_string(text)) return bad_field(l, field, "is missing or not a string");
   return add(l, role, json_string_value(text), json_string_length(text));
 }
 
@@ -147,13 +147,13 @@ static neap_status find_role(const struct chat_lines *l, const json_t *message,
   char known[128] = "";
   size_t at = 0;
   const char *name = json_string_value(json_object_get(message, spelling->role));
-  if (name == NULL) return bad_field(l, place, "has no role that is a text");
+  if (name == NULL) return bad_field(l, place, "has no role, or one that is not a string");
   for (const struct role_name *r = spelling->roles; r->name != NULL; r++) {
     *role = r->role;
     if (strcmp(r->name, name) == 0) return NEAP_OK;
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at > 0 ? ", " : "", r->name);
   }
-  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: field '%s': '%s' '%.100s' is not known; there are %s",
+  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: field '%s': unknown %s '%.100s'; known are %s",
                    l->file.name, (long long)l->line, place, spelling->role, name, known);
 }
 
@@ -162,12 +162,12 @@ static neap_status add_list(struct chat_lines *l, const json_t *list, const char
   const json_t *message;
   size_t i;
   if (!json_is_array(list) || json_array_size(list) == 0)
-    return bad_field(l, field, "is no list of messages");
+    return bad_field(l, field, "must be a list of messages");
   json_array_foreach(list, i, message) {
     char place[64];
     enum chat_role role;
     snprintf(place, sizeof place, "%s[%zu]", field, i);
-    if (!json_is_object(message)) return bad_field(l, place, "is no object");
+    if (!json_is_object(message)) return bad_field(l, place, "must be an object");
     TRY(check_tools(l, message));
     TRY(find_role(l, message, spelling, place, &role));
     snprintf(place, sizeof place, "%s[%zu].%s", field, i, spelling->content);
@@ -206,8 +206,8 @@ static neap_status append(struct chat_lines *l, const char *bytes, size_t count)
 
 static neap_status take_instruction(struct chat_lines *l, const json_t *instruction) {
   const json_t *input = json_object_get(l->root, "input"), *system = json_object_get(l->root, "system");
-  if (!json_is_string(instruction)) return bad_field(l, "instruction", "is no text");
-  if (is_some(input) && !json_is_string(input)) return bad_field(l, "input", "is no text");
+  if (!json_is_string(instruction)) return bad_field(l, "instruction", "must be a string");
+  if (is_some(input) && !json_is_string(input)) return bad_field(l, "input", "must be a string");
   if (is_some(system) && !(json_is_string(system) && json_string_length(system) == 0))
     TRY(add_text(l, CHAT_SYSTEM, system, "system"));
   if (json_string_length(input) == 0) {
@@ -223,7 +223,7 @@ static neap_status take_instruction(struct chat_lines *l, const json_t *instruct
 }
 
 static neap_status take_text(struct chat_lines *l, const json_t *text) {
-  if (!json_is_string(text)) return bad_field(l, "text", "is no text");
+  if (!json_is_string(text)) return bad_field(l, "text", "must be a string");
   l->sample.text = (struct chat_message){CHAT_ASSISTANT, json_string_value(text), json_string_length(text)};
   return NEAP_OK;
 }
@@ -255,7 +255,7 @@ static neap_status check_answers(const struct chat_lines *l) {
   size_t answers = 0;
   for (size_t i = 0; i < l->sample.messages.count; i++)
     answers += l->sample.messages.data[i].role == CHAT_ASSISTANT;
-  return answers > l->sample.answered ? NEAP_OK : bad(l, "it has no turn of the assistant to learn from");
+  return answers > l->sample.answered ? NEAP_OK : bad(l, "it has no assistant turn to learn from");
 }
 
 neap_status chat_lines_next(struct chat_lines *l, bool *any) {

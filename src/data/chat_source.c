@@ -273,8 +273,7 @@ static neap_status make_tokenizer(struct work *w, const char *kind) {
 
 static neap_status encode(struct work *w) {
   char name[512];
-  snprintf(name, sizeof name, "%s (line %lld, as it is rendered)", w->lines.file.name,
-           (long long)w->lines.line);
+  snprintf(name, sizeof name, "%s (line %lld, as rendered)", w->lines.file.name, (long long)w->lines.line);
   const struct text text = {.bytes = w->text.text.data, .length = w->text.text.count, .name = name};
   w->ids.count = w->ends.count = 0;
   return tokenizer_encode_places(w->source->tokenizer, &text, w->lines.sample.messages.count == 0, &w->ids,
@@ -340,7 +339,7 @@ static neap_status find_files(struct work *w, const struct words *words) {
   for (int i = 0; i < 2 && folder && w->files[SPLIT_TEST] == NULL; i++)
     w->files[SPLIT_TEST] = in_folder(source, words->place, names[i]);
   RETURN_IF(w->files[SPLIT_TEST] != NULL && (words->holdout != NULL || words->seed != NULL),
-            NEAP_INVALID_ARGUMENT, "data '%s': %s is there to test with; leave %s= out", source->name,
+            NEAP_INVALID_ARGUMENT, "data '%s': %s provides the test part; leave %s= out", source->name,
             w->files[SPLIT_TEST], words->holdout != NULL ? "holdout" : "seed");
   return NEAP_OK;
 }
@@ -362,9 +361,8 @@ static neap_status check_records(const struct work *w) {
   const struct source *source = w->source;
   for (int s = 0; s < SPLITS; s++)
     RETURN_IF(source->records[s] == 0, NEAP_INVALID_ARGUMENT,
-              "%s: nothing is left to %s: of all its conversations none has a token that carries loss among "
-              "its first %lld, or "
-              "they are longer and left out; ask for a larger --length",
+              "%s: no conversation is left to %s: each has no trained token among its first %lld, or is "
+              "longer and left out; use a larger --length",
               w->held != NULL || s == SPLIT_TRAIN ? w->files[SPLIT_TRAIN] : w->files[SPLIT_TEST],
               s == SPLIT_TRAIN ? "train with" : "test with", (long long)source->task.length);
   return NEAP_OK;
@@ -432,8 +430,7 @@ neap_status chat_open(const char *argument, struct source *source) {
       source, argument, keys,
       (const char **const[]){&words.place, &words.tokens, &words.test, &words.holdout, &words.seed}));
   RETURN_IF(source->task.kind == TASK_MASKED, NEAP_INVALID_ARGUMENT,
-            "data '%s': conversations are for models that tell the next token, not for those that learn "
-            "masked ones",
+            "data '%s': conversations suit models that predict the next token, not models of masked tokens",
             source->name);
   if (source->task.length == 0) source->task.length = 1024; /* of data that are looked at */
   neap_status status = find_template(&work);

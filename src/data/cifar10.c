@@ -11,11 +11,10 @@ static neap_status add_file(struct source *source, const char *path, enum split 
   int file;
   size_t size;
   TRY(source_open_file(source, path, &file, &size));
-  RETURN_IF(
-      size % RECORD != 0, NEAP_BAD_FORMAT,
-      "%s: %zu bytes are no whole number of records of %d bytes (the last begins at offset %zu); is it the "
-      "binary version of CIFAR-10, completely copied?",
-      path, size, RECORD, size / RECORD * RECORD);
+  RETURN_IF(size % RECORD != 0, NEAP_BAD_FORMAT,
+            "%s: %zu bytes are not a whole number of records of %d bytes (the last begins at offset %zu); is "
+            "it the binary version of CIFAR-10, completely copied?",
+            path, size, RECORD, size / RECORD * RECORD);
   uint8_t *labels = region_alloc(&source->region, size / RECORD, 1);
   RETURN_IF_NULL(labels);
   TRY(source_read_file(path, file, 0, (int64_t)(size / RECORD), RECORD, 1, labels));
@@ -42,7 +41,7 @@ neap_status cifar10_open(const char *argument, struct source *source) {
       continue;
     }
     /* Fewer files are fewer data; a hole is a mistake. */
-    RETURN_IF(absent != NULL, NEAP_IO_FAILED, "%s: is missing, while %s is there", absent, path);
+    RETURN_IF(absent != NULL, NEAP_IO_FAILED, "%s: is missing, but %s exists", absent, path);
     TRY(add_file(source, path, SPLIT_TRAIN));
   }
   RETURN_IF(source->records[SPLIT_TRAIN] == 0, NEAP_IO_FAILED,

@@ -8,8 +8,8 @@
 enum { RECORD_BYTES = 64 << 20 };
 
 neap_status csv_rewind(struct csv *csv) {
-  RETURN_IF(fseeko(csv->file, 0, SEEK_SET) != 0, NEAP_IO_FAILED, "%s: cannot be read again: %s", csv->path,
-            strerror(errno));
+  RETURN_IF(fseeko(csv->file, 0, SEEK_SET) != 0, NEAP_IO_FAILED, "%s: cannot be read a second time: %s",
+            csv->path, strerror(errno));
   csv->next_line = 1;
   static const unsigned char mark[] = {0xEF, 0xBB, 0xBF}; /* of UTF-8 */
   unsigned char bytes[sizeof mark];
@@ -50,7 +50,7 @@ void csv_close(struct csv *csv) {
 
 static neap_status put(struct csv *csv, char c) {
   RETURN_IF(csv->text.count >= RECORD_BYTES, NEAP_TOO_LARGE,
-            "%s: line %lld: its record has more than %d bytes; does a quote have no end?", csv->path,
+            "%s: line %lld: its record has more than %d bytes; is a closing quote missing?", csv->path,
             (long long)csv->line, RECORD_BYTES);
   return vector_push(&csv->text, c);
 }
@@ -59,7 +59,7 @@ static neap_status put(struct csv *csv, char c) {
 static neap_status read_quoted(struct csv *csv) {
   for (;;) {
     const int c = getc(csv->file);
-    RETURN_IF(c == EOF, NEAP_BAD_FORMAT, "%s: line %lld: its quote has no end", csv->path,
+    RETURN_IF(c == EOF, NEAP_BAD_FORMAT, "%s: line %lld: a closing quote is missing", csv->path,
               (long long)csv->line);
     if (c == '\n') csv->next_line++;
     if (c == '"') {
@@ -89,8 +89,8 @@ static neap_status read_field(struct csv *csv, int *end) {
       if (after == '\n' || after == EOF) continue;
     }
     RETURN_IF(quoted, NEAP_BAD_FORMAT,
-              "%s: line %lld: '%c' follows a closing quote; quotes inside are doubled", csv->path,
-              (long long)csv->next_line, c >= ' ' && c < 0x7F ? c : '?');
+              "%s: line %lld: '%c' follows a closing quote; a quote inside a field must be doubled",
+              csv->path, (long long)csv->next_line, c >= ' ' && c < 0x7F ? c : '?');
     TRY(put(csv, (char)c));
   }
   if (c == '\n') csv->next_line++;
@@ -104,7 +104,7 @@ static neap_status check_text(const struct csv *csv) {
   size_t zeros = 0;
   for (size_t i = 0; i < csv->text.count; i++) zeros += csv->text.data[i] == '\0';
   RETURN_IF(zeros != csv->fields.count || last >= csv->text.count, NEAP_BAD_FORMAT,
-            "%s: line %lld: has a byte 0; is it a text?", csv->path, (long long)csv->line);
+            "%s: line %lld: contains a zero byte; is it a text file?", csv->path, (long long)csv->line);
   const struct text text = {
       .bytes = csv->text.data, .length = csv->text.count, .name = csv->path, .line = csv->line};
   return utf8_check(&text);

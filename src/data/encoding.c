@@ -103,12 +103,12 @@ static neap_status read_numbers(const struct reader *r, const json_t *object, co
   size_t i;
   TRY(json_need_array(object, name, &r->place, &array));
   if (*count >= 0 && (int64_t)json_array_size(array) != *count)
-    return json_bad_field(&r->place, name, "has another number of elements than it should");
+    return json_bad_field(&r->place, name, "has the wrong number of elements");
   *count = (int64_t)json_array_size(array);
   *numbers = region_alloc(r->region, (size_t)*count, sizeof **numbers);
   RETURN_IF_NULL(*numbers);
   json_array_foreach(array, i, value) {
-    if (!json_is_number(value)) return json_bad_field(&r->place, name, "has something that is no number");
+    if (!json_is_number(value)) return json_bad_field(&r->place, name, "must contain only numbers");
     (*numbers)[i] = json_number_value(value);
   }
   return NEAP_OK;
@@ -124,7 +124,7 @@ static neap_status read_words(const struct reader *r, const json_t *object, cons
   *words = region_alloc(r->region, (size_t)*count, sizeof **words);
   RETURN_IF_NULL(*words);
   json_array_foreach(array, i, value) {
-    if (!json_is_string(value)) return json_bad_field(&r->place, name, "has something that is no text");
+    if (!json_is_string(value)) return json_bad_field(&r->place, name, "must contain only strings");
     (*words)[i] = region_string(r->region, json_string_value(value));
     RETURN_IF_NULL((*words)[i]);
   }
@@ -165,7 +165,7 @@ static neap_status read_table(const struct reader *r, const json_t *object, stru
     c->first = table->width;
     table->width += c->text ? 0 : c->word_count > 0 ? c->word_count : 1;
     if (c->text && (json_array_size(columns) > 1 || c->word_count > 0))
-      return json_bad_field(&r->place, "columns", "have others beside a text");
+      return json_bad_field(&r->place, "columns", "must have no other columns with a text");
   }
   TRY(json_need_string(object, "label", &r->place, &name));
   table->label.name = region_string(r->region, name);
@@ -176,7 +176,7 @@ static neap_status read_table(const struct reader *r, const json_t *object, stru
     RETURN_IF_NULL(table->label.words);
   }
   if (e->rank != 1 || (!table_is_text(table) && table->width != e->shape[0]))
-    return json_bad_field(&r->place, "columns", "are not as many as 'shape' says");
+    return json_bad_field(&r->place, "columns", "must be as many as 'shape' says");
   e->table = table;
   return NEAP_OK;
 }
@@ -186,7 +186,7 @@ static neap_status read_shape(const struct reader *r, const json_t *object, stru
   size_t i;
   TRY(json_need_array(object, "shape", &r->place, &shape));
   e->rank = (int)json_array_size(shape);
-  if (e->rank != 1 && e->rank != 3) return json_bad_field(&r->place, "shape", "has neither 1 nor 3 elements");
+  if (e->rank != 1 && e->rank != 3) return json_bad_field(&r->place, "shape", "must have 1 or 3 elements");
   json_array_foreach(shape, i, value) {
     e->shape[i] = json_integer_value(value);
     const int64_t most = e->rank == 1 ? ELEMENT_LIMIT : i == 0 ? SOURCE_MAX_CHANNELS : SOURCE_MAX_SIDE;
@@ -210,13 +210,13 @@ static neap_status read_all(const struct reader *r, const json_t *object, struct
   e->values = json_is_true(json_object_get(object, "values"));
   if (json_object_get(object, "class_names") != NULL) {
     TRY(read_words(r, object, "class_names", &count, &words));
-    if (count != e->classes) return json_bad_field(&r->place, "class_names", "are not as many as 'classes'");
+    if (count != e->classes) return json_bad_field(&r->place, "class_names", "must be as many as 'classes'");
     e->class_names = words;
   }
   if (json_object_get(object, "mean") != NULL) {
     double *mean, *deviation;
     count = e->shape[0];
-    if (e->rank != 3) return json_bad_field(&r->place, "mean", "is of no image");
+    if (e->rank != 3) return json_bad_field(&r->place, "mean", "only applies to images");
     TRY(read_numbers(r, object, "mean", &count, &mean));
     TRY(read_numbers(r, object, "deviation", &count, &deviation));
     memcpy(e->mean, mean, (size_t)count * sizeof *mean);

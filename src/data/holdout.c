@@ -14,13 +14,13 @@ static neap_status read_words(const struct source *source, const char *share_tex
   if (share_text != NULL) {
     *share = strtod(share_text, &end);
     RETURN_IF(end == share_text || *end != '\0' || !(*share > 0 && *share < 1), NEAP_INVALID_ARGUMENT,
-              "data '%s': holdout=%s is no share between 0 and 1", source->name, share_text);
+              "data '%s': holdout must be between 0 and 1 (got %s)", source->name, share_text);
   }
   if (seed_text != NULL) {
     errno = 0;
     *seed = strtoull(seed_text, &end, 10);
     RETURN_IF(end == seed_text || *end != '\0' || errno != 0 || *seed_text == '-', NEAP_INVALID_ARGUMENT,
-              "data '%s': seed=%s is no number from 0 on", source->name, seed_text);
+              "data '%s': seed must be an integer of 0 or more (got %s)", source->name, seed_text);
   }
   return NEAP_OK;
 }
@@ -31,7 +31,7 @@ neap_status holdout_draw(struct source *source, const char *share_text, const ch
   uint64_t seed;
   TRY(read_words(source, share_text, seed_text, &share, &seed));
   RETURN_IF(count < 2, NEAP_INVALID_ARGUMENT,
-            "data '%s': one record only, of which none is left to test with; add records", source->name);
+            "data '%s': has only one record, so nothing is left for a test part; add records", source->name);
   int64_t wanted = llrint(share * (double)count), left = count;
   if (wanted < 1) wanted = 1;
   if (wanted > count - 1) wanted = count - 1;

@@ -126,8 +126,9 @@ static neap_status walk_folder(struct walk *w, const char *folder);
 static neap_status enter(struct walk *w, const char *folder, const struct stat *found) {
   for (int i = 0; i < w->depth; i++)
     RETURN_IF(w->above[i].device == found->st_dev && w->above[i].number == found->st_ino, NEAP_BAD_FORMAT,
-              "%s: is a link to a folder that it lies in; remove it", folder);
-  RETURN_IF(w->depth == DEEPEST, NEAP_UNSUPPORTED, "%s: lies more than %d folders deep", folder, DEEPEST);
+              "%s: is a link to a folder that contains it; remove it", folder);
+  RETURN_IF(w->depth == DEEPEST, NEAP_UNSUPPORTED, "%s: is nested more than %d folders deep", folder,
+            DEEPEST);
   w->above[w->depth].device = found->st_dev;
   w->above[w->depth++].number = found->st_ino;
   const neap_status status = walk_folder(w, folder);
@@ -142,8 +143,8 @@ static neap_status take_file(struct walk *w, const char *folder, const char *nam
   const bool there = stat(path, &found) == 0;
   if (there && S_ISDIR(found.st_mode)) return enter(w, path, &found);
   if (!is_picture(name)) return NEAP_OK;
-  RETURN_IF(!there, NEAP_IO_FAILED, "%s: cannot be read: %s; remove or mend it", path, strerror(errno));
-  RETURN_IF(!S_ISREG(found.st_mode), NEAP_BAD_FORMAT, "%s: is no file; remove it", path);
+  RETURN_IF(!there, NEAP_IO_FAILED, "%s: cannot be read: %s; remove or repair it", path, strerror(errno));
+  RETURN_IF(!S_ISREG(found.st_mode), NEAP_BAD_FORMAT, "%s: is not a regular file; remove it", path);
   TRY(check_name(folder, name));
   return vector_push(w->files, (struct image_file){path, path + strlen(folder) + 1, w->label});
 }

@@ -163,9 +163,8 @@ static neap_status read_size(const char *text, int64_t *height, int64_t *width) 
   }
   RETURN_IF(!good || *end != '\0' || *height < 1 || *width < 1 || *height > SOURCE_MAX_SIDE ||
                 *width > SOURCE_MAX_SIDE,
-            NEAP_INVALID_ARGUMENT,
-            "data 'images': size=%s is neither a side nor HEIGHTxWIDTH, each from 1 to %d", text,
-            SOURCE_MAX_SIDE);
+            NEAP_INVALID_ARGUMENT, "data 'images': size=%s must be a side or HEIGHTxWIDTH, each from 1 to %d",
+            text, SOURCE_MAX_SIDE);
   return NEAP_OK;
 }
 
@@ -176,7 +175,7 @@ static neap_status choose_image(const struct source *source, const struct words 
   if (encoding != NULL && encoding->rank == 3) {
     memcpy(image, encoding->shape, 3 * sizeof *image);
     RETURN_IF(image[0] != 1 && image[0] != 3, NEAP_UNSUPPORTED,
-              "data 'images': have 1 or 3 channels, but the model has learned from %lld",
+              "data 'images': images have 1 or 3 channels, but the model was trained with %lld",
               (long long)image[0]);
     return NEAP_OK;
   }
@@ -184,16 +183,16 @@ static neap_status choose_image(const struct source *source, const struct words 
   const int64_t *asked = task->asked_image;
   image[0] = asked[0] > 0 ? asked[0] : sizes->coloured ? 3 : 1;
   RETURN_IF(image[0] != 1 && image[0] != 3, NEAP_INVALID_ARGUMENT,
-            "data 'images': have 1 or 3 channels, not %lld", (long long)image[0]);
+            "data 'images': images have 1 or 3 channels (got %lld)", (long long)image[0]);
   if (words->size != NULL) return read_size(words->size, &image[1], &image[2]);
   image[1] = asked[1] > 0 ? asked[1] : sizes->height > 0 ? sizes->height : task->image[1];
   image[2] = asked[2] > 0 ? asked[2] : sizes->width > 0 ? sizes->width : task->image[2];
   RETURN_IF(image[1] == 0 || image[2] == 0, NEAP_INVALID_ARGUMENT,
-            "%s: its pictures differ in size; say in which to take them, as images:%s,size=224",
-            words->folder, words->folder);
+            "%s: its pictures differ in size; give a size, as images:%s,size=224", words->folder,
+            words->folder);
   RETURN_IF(image[1] > SOURCE_MAX_SIDE || image[2] > SOURCE_MAX_SIDE, NEAP_UNSUPPORTED,
-            "%s: its pictures are %lldx%lld; records have at most %d pixels a side: images:%s,size=224 makes "
-            "them smaller",
+            "%s: its pictures are %lldx%lld; records have at most %d pixels a side: images:%s,size=224 "
+            "shrinks them",
             words->folder, (long long)image[2], (long long)image[1], SOURCE_MAX_SIDE, words->folder);
   return NEAP_OK;
 }
@@ -229,7 +228,7 @@ static neap_status check_test_classes(struct source *source, const char *folder)
     for (size_t c = 0; c < images->classes.count && !known; c++)
       known = strcmp(names.data[i], images->classes.data[c]) == 0;
     if (known) continue;
-    status = neap_fail(NEAP_BAD_FORMAT, "%s/%s: is no class of the training part; rename or remove it",
+    status = neap_fail(NEAP_BAD_FORMAT, "%s/%s: is not a class of the training part; rename or remove it",
                        folder, names.data[i]);
     status = problems_add(&source->problems, &source->region, (int64_t)i, status);
   }
@@ -246,7 +245,7 @@ static neap_status find_test(struct source *source, const struct words *words, c
     RETURN_IF_NULL(path);
     if (image_folders_exists(path)) *folder = path;
   }
-  RETURN_IF(*folder == NULL && words->test != NULL, NEAP_IO_FAILED, "%s/%s: is no folder", words->folder,
+  RETURN_IF(*folder == NULL && words->test != NULL, NEAP_IO_FAILED, "%s/%s: is not a folder", words->folder,
             words->test);
   return NEAP_OK;
 }
@@ -261,7 +260,7 @@ static neap_status list_folders(struct source *source, const struct words *words
     train = words->folder;
   TRY(image_folders_classes(train, &source->region, &images->classes, &source->problems));
   RETURN_IF(images->classes.count < 2, NEAP_BAD_FORMAT,
-            "%s: has %s; there must be a folder of pictures for each class, two or more", train,
+            "%s: has %s; it must have a folder of pictures for each class, two or more", train,
             images->classes.count == 0 ? "no folders" : "one folder");
   source->classes = (int64_t)images->classes.count;
   source->class_names = images->classes.data;
@@ -345,8 +344,8 @@ static neap_status settle_parts(struct source *source, const struct words *words
     TRY(hold_out(images, held));
   } else {
     RETURN_IF(words->holdout != NULL, NEAP_INVALID_ARGUMENT,
-              "data 'images': holdout=%s, but %s has a part to test with; leave it out", words->holdout,
-              words->folder);
+              "data 'images': holdout=%s has no effect, because %s has a test part; leave it out",
+              words->holdout, words->folder);
   }
   for (int s = 0; s < SPLITS; s++) {
     RETURN_IF(images->files[s].count > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d pictures",
@@ -395,6 +394,6 @@ neap_status images_open(const char *argument, struct source *source) {
   RETURN_IF_NULL(source->context);
   source->close = close_images;
   ((struct images *)source->context)->folder = words.folder;
-  RETURN_IF(!image_folders_exists(words.folder), NEAP_IO_FAILED, "%s: is no folder", words.folder);
+  RETURN_IF(!image_folders_exists(words.folder), NEAP_IO_FAILED, "%s: is not a folder", words.folder);
   return open_images(source, &words);
 }

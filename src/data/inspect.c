@@ -123,7 +123,7 @@ static bool write_png(FILE *file, const void *context) {
 
 static neap_status write_sheet(const struct source *source, const char *path, struct region *region) {
   const struct field *image = source_image(source);
-  RETURN_IF(image == NULL, NEAP_INVALID_ARGUMENT, "%s: data '%s' have no pictures to show", path,
+  RETURN_IF(image == NULL, NEAP_INVALID_ARGUMENT, "%s: data '%s' contain no pictures to show", path,
             source->name);
   const int64_t shown = source->records[SPLIT_TRAIN] < SHEET_PICTURES ? source->records[SPLIT_TRAIN]
                                                                       : SHEET_PICTURES,

@@ -26,7 +26,7 @@ static void ignore(j_decompress_ptr jpeg) { (void)jpeg; }
 
 static boolean end_too_early(j_decompress_ptr jpeg) {
   struct reader *r = jpeg->client_data;
-  snprintf(r->message, sizeof r->message, "it ends before the picture does");
+  snprintf(r->message, sizeof r->message, "the file ends before the picture does");
   longjmp(r->jump, 1);
 }
 
@@ -50,7 +50,7 @@ static neap_status choose_form(const char *path, struct reader *r, struct pictur
   struct jpeg_decompress_struct *jpeg = &r->jpeg;
   TRY(picture_check_size(path, jpeg->image_width, jpeg->image_height));
   RETURN_IF(jpeg->num_components != 1 && jpeg->num_components != 3 && jpeg->num_components != 4,
-            NEAP_UNSUPPORTED, "%s: has %d components; JPEG pictures have 1, 3 or 4", path,
+            NEAP_UNSUPPORTED, "%s: has %d components; a JPEG picture needs 1, 3 or 4", path,
             jpeg->num_components);
   picture->width = jpeg->image_width;
   picture->height = jpeg->image_height;

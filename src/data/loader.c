@@ -209,7 +209,7 @@ static neap_status fail_input(const struct loader *l, const struct field *wanted
     length += (size_t)snprintf(fields + length, sizeof fields - length, "%s'%s'", i > 0 ? ", " : "",
                                l->source.fields[i].name);
   return neap_fail(NEAP_INVALID_ARGUMENT,
-                   "data '%s': have no '%s' of the type and shape that the model takes; their fields are %s",
+                   "data '%s': no field '%s' has the type and shape that the model needs; the fields are %s",
                    l->source.name, wanted->name, fields);
 }
 
@@ -225,7 +225,7 @@ static neap_status allocate_scratch(struct loader *l) {
   }
   l->scratch_bytes = stage->scratch_bytes * (mixes(l) ? 2 : 1);
   l->scratch = region_alloc(&l->region, (size_t)l->threads * (l->source.slow ? 2 : 1), l->scratch_bytes);
-  RETURN_IF(l->scratch == NULL, NEAP_OUT_OF_MEMORY, "out of memory for a record a thread");
+  RETURN_IF(l->scratch == NULL, NEAP_OUT_OF_MEMORY, "out of memory for one record per thread");
   return NEAP_OK;
 }
 

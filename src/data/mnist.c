@@ -33,7 +33,7 @@ static neap_status read_header(struct idx *idx, const uint8_t *header, size_t si
   RETURN_IF(size < idx->header_bytes, NEAP_BAD_FORMAT,
             "%s: ends at offset %zu, inside the header of %zu bytes", idx->path, size, idx->header_bytes);
   RETURN_IF(big_endian_32(header) != magic, NEAP_BAD_FORMAT,
-            "%s: begins with 0x%08x; idx %s begin with 0x%08x", idx->path, big_endian_32(header),
+            "%s: begins with 0x%08x; a file of idx %s begins with 0x%08x", idx->path, big_endian_32(header),
             rank == 3 ? "images" : "labels", magic);
   *bytes = 1;
   for (int i = 0; i < rank; i++) {
@@ -55,7 +55,7 @@ static neap_status gzip_read(gzFile file, const char *path, void *data, size_t b
       gzerror(file, &error);
       RETURN_IF(error == Z_ERRNO, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
       RETURN_IF(error == Z_MEM_ERROR, NEAP_OUT_OF_MEMORY, "%s: out of memory to decompress it", path);
-      RETURN_IF(error != Z_OK, NEAP_BAD_FORMAT, "%s: is damaged or cut short, after %zu bytes of content",
+      RETURN_IF(error != Z_OK, NEAP_BAD_FORMAT, "%s: is damaged or cut short after %zu bytes of content",
                 path, *done);
       return NEAP_OK;
     }
@@ -72,7 +72,7 @@ static neap_status read_gzip(struct source *source, gzFile file, uint64_t compre
   TRY(gzip_read(file, idx->path, header, magic == MAGIC_IMAGES ? 16 : 8, &got));
   TRY(read_header(idx, header, got, magic, &bytes));
   RETURN_IF(bytes / DEFLATE_RATIO > compressed, NEAP_BAD_FORMAT,
-            "%s: the header asks for %zu bytes, which %llu compressed ones cannot hold", idx->path, bytes,
+            "%s: the header asks for %zu bytes, but %llu compressed bytes cannot hold them", idx->path, bytes,
             (unsigned long long)compressed);
   TRY(source_temporary_file(source, idx->path, &idx->descriptor));
   for (size_t done = 0; done < bytes; done += got) {
@@ -131,13 +131,13 @@ static neap_status open_split(struct source *source, const char *folder, const c
   struct idx images = {0}, labels = {0};
   TRY(open_idx(source, folder, images_name, MAGIC_IMAGES, &images));
   TRY(open_idx(source, folder, labels_name, MAGIC_LABELS, &labels));
-  RETURN_IF(images.dims[0] != labels.dims[0], NEAP_BAD_FORMAT, "%s has %lld images, but %s %lld labels",
+  RETURN_IF(images.dims[0] != labels.dims[0], NEAP_BAD_FORMAT, "%s has %lld images, but %s has %lld labels",
             images.path, (long long)images.dims[0], labels.path, (long long)labels.dims[0]);
   if (split == SPLIT_TRAIN)
     TRY(byte_images_begin(source, (int64_t[]){1, images.dims[1], images.dims[2]}, 10));
   const int64_t *image = source->fields[0].dims;
   RETURN_IF(image[1] != images.dims[1] || image[2] != images.dims[2], NEAP_BAD_FORMAT,
-            "%s: images of %lldx%lld, but the training images are %lldx%lld", images.path,
+            "%s: has images of %lldx%lld, but the training images are %lldx%lld", images.path,
             (long long)images.dims[1], (long long)images.dims[2], (long long)image[1], (long long)image[2]);
   uint8_t *held = region_alloc(&source->region, (size_t)labels.dims[0], 1);
   RETURN_IF_NULL(held);

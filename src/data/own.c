@@ -17,7 +17,7 @@ static neap_status add_field(const neap_data_field *given, struct source *source
   RETURN_IF(given->name == NULL || given->rank < 0 || given->rank > NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
             "data '%s': a field has no name, or its rank is not 0 to %d", source->name, NEAP_MAX_RANK);
   RETURN_IF(given->dtype != NEAP_U8 && given->dtype != NEAP_I32 && given->dtype != NEAP_F32,
-            NEAP_INVALID_ARGUMENT, "data '%s': field '%s' must be of u8, i32 or f32", source->name,
+            NEAP_INVALID_ARGUMENT, "data '%s': field '%s' must have the type u8, i32 or f32", source->name,
             given->name);
   int64_t elements = 1;
   for (int i = 0; i < given->rank; i++) {
@@ -30,8 +30,8 @@ static neap_status add_field(const neap_data_field *given, struct source *source
   }
   RETURN_IF(given->dtype == NEAP_U8 && (given->rank != 3 || given->dims[0] > SOURCE_MAX_CHANNELS),
             NEAP_INVALID_ARGUMENT,
-            "data '%s': field '%s' of u8 must be an image [C, H, W] of 1 to %d channels", source->name,
-            given->name, SOURCE_MAX_CHANNELS);
+            "data '%s': field '%s' has type u8, so it must be an image [C, H, W] of 1 to %d channels",
+            source->name, given->name, SOURCE_MAX_CHANNELS);
   return source_add_field(source, field);
 }
 
@@ -45,18 +45,18 @@ static neap_status find_kind(struct source *source) {
     if (kinds[i] == TASK_VECTORS) source->sequence_length = source->fields[input].dims[0];
     return NEAP_OK;
   }
-  return neap_fail(NEAP_INVALID_ARGUMENT, "data '%s': no field is named 'image', 'features' or 'sequence'",
-                   source->name);
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "data '%s': a field must be named 'image', 'features' or 'sequence'", source->name);
 }
 
 neap_status own_open(const neap_data_source *own, struct source *source) {
   source->name = own->name != NULL ? own->name : "own";
   RETURN_IF(own->read == NULL || own->fields == NULL || own->field_count < 2, NEAP_INVALID_ARGUMENT,
-            "data '%s': need a function that reads, and two fields or more", source->name);
+            "data '%s': must have a read function and two fields or more", source->name);
   RETURN_IF(own->training_records < 1 || own->test_records < 1 || own->training_records > INT32_MAX ||
                 own->test_records > INT32_MAX || own->classes < 1,
             NEAP_INVALID_ARGUMENT,
-            "data '%s': need 1 to %d records in both parts, and 1 class or value at least", source->name,
+            "data '%s': must have 1 to %d records in both parts, and at least 1 class or value", source->name,
             INT32_MAX);
   source->context = (void *)(uintptr_t)own;
   source->read = read_record;
@@ -66,6 +66,6 @@ neap_status own_open(const neap_data_source *own, struct source *source) {
   for (int32_t i = 0; i < own->field_count; i++) TRY(add_field(&own->fields[i], source));
   TRY(find_kind(source));
   RETURN_IF(source_find_field(source, task_rows[source->kind].label) < 0, NEAP_INVALID_ARGUMENT,
-            "data '%s': no field is named '%s'", source->name, task_rows[source->kind].label);
+            "data '%s': a field must be named '%s'", source->name, task_rows[source->kind].label);
   return NEAP_OK;
 }

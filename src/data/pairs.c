@@ -104,7 +104,7 @@ static neap_status write_pairs(struct writing *w, const struct parallel_text *te
   vector_free(&ids);
   if (status != NEAP_OK) return status;
   RETURN_IF(source->records[split] == 0, NEAP_INVALID_ARGUMENT,
-            "%s: all of its pairs have more than %lld tokens; ask for a larger --length",
+            "%s: all of its pairs have more than %lld tokens; use a larger --length",
             text->pairs.data[0].source.name, (long long)source->task.asked_length);
   return NEAP_OK;
 }
@@ -130,10 +130,11 @@ static neap_status make_tokenizer(struct source *source, const struct parallel_t
   if (tokens != NULL) {
     char *end;
     vocabulary = strtoll(tokens, &end, 10);
-    RETURN_IF(end == tokens || *end != '\0' || vocabulary < BYTE_TOKENS + 1 || vocabulary > 1 << 20,
-              NEAP_INVALID_ARGUMENT,
-              "data set 'parallel': tokens=%s is neither a tokenizer's .json file nor a number from %d to %d",
-              tokens, BYTE_TOKENS + 1, 1 << 20);
+    RETURN_IF(
+        end == tokens || *end != '\0' || vocabulary < BYTE_TOKENS + 1 || vocabulary > 1 << 20,
+        NEAP_INVALID_ARGUMENT,
+        "data set 'parallel': tokens=%s must be the .json file of a tokenizer or a number from %d to %d",
+        tokens, BYTE_TOKENS + 1, 1 << 20);
   }
   return learn(source, text, vocabulary);
 }
@@ -176,7 +177,8 @@ static neap_status split_name(struct source *source, const char *text, char **fo
   RETURN_IF_NULL(*folder);
   char *colon = strrchr(*folder, ':'), *dash = colon != NULL ? strchr(colon, '-') : NULL;
   RETURN_IF(dash == NULL || dash == colon + 1 || dash[1] == '\0', NEAP_INVALID_ARGUMENT,
-            "data set 'parallel:%s': say the folder and the languages, as parallel:DIR:de-en", text);
+            "data set 'parallel:%s': the folder or the languages are missing; write parallel:DIR:de-en",
+            text);
   *colon = *dash = '\0';
   *from = colon + 1;
   *to = dash + 1;

@@ -5,11 +5,10 @@
 neap_status picture_check_size(const char *path, int64_t width, int64_t height) {
   static const int64_t most = (int64_t)1 << 27;
   RETURN_IF(width < 1 || height < 1, NEAP_BAD_FORMAT, "%s: has no pixels", path);
-  RETURN_IF(
-      width > PICTURE_MAX_SIDE || height > PICTURE_MAX_SIDE || width * height > most, NEAP_UNSUPPORTED,
-      "%s: is too large (got %lldx%lld); pictures have at most %d pixels a side and %lld in all; make it "
-      "smaller",
-      path, (long long)width, (long long)height, PICTURE_MAX_SIDE, (long long)most);
+  RETURN_IF(width > PICTURE_MAX_SIDE || height > PICTURE_MAX_SIDE || width * height > most, NEAP_UNSUPPORTED,
+            "%s: is too large (got %lldx%lld); pictures have at most %d pixels a side and %lld in total; "
+            "make it smaller",
+            path, (long long)width, (long long)height, PICTURE_MAX_SIDE, (long long)most);
   return NEAP_OK;
 }
 

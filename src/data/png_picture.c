@@ -15,7 +15,7 @@ struct reader {
 
 static void take_bytes(png_structp png, png_bytep data, size_t count) {
   struct reader *r = png_get_io_ptr(png);
-  if (count > r->left) png_error(png, "it ends before the picture does");
+  if (count > r->left) png_error(png, "the file ends before the picture does");
   memcpy(data, r->bytes, count);
   r->bytes += count;
   r->left -= count;
@@ -34,7 +34,7 @@ static neap_status choose_form(const char *path, struct reader *r, struct pictur
   const int type = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
   TRY(picture_check_size(path, png_get_image_width(r->png, r->info), png_get_image_height(r->png, r->info)));
   RETURN_IF(type == PNG_COLOR_TYPE_GRAY && depth == 16, NEAP_UNSUPPORTED,
-            "%s: has grey values of 16 bits, which 8 cannot hold; convert it to 8 bits", path);
+            "%s: has grey values of 16 bits; convert it to 8 bits", path);
   picture->width = png_get_image_width(r->png, r->info);
   picture->height = png_get_image_height(r->png, r->info);
   picture->channels = type & PNG_COLOR_MASK_COLOR ? 3 : 1;
@@ -55,7 +55,7 @@ static neap_status read_all(const char *path, struct reader *r, bool whole, stru
   const int passes = png_set_interlace_handling(r->png);
   png_read_update_info(r->png, r->info);
   const size_t row = (size_t)(picture->width * picture->channels);
-  RETURN_IF(png_get_rowbytes(r->png, r->info) != row, NEAP_INTERNAL, "%s: rows of an unexpected length",
+  RETURN_IF(png_get_rowbytes(r->png, r->info) != row, NEAP_INTERNAL, "%s: its rows have an unexpected length",
             path);
   TRY(picture_reserve(path, picture));
   for (int pass = 0; pass < passes; pass++)

@@ -11,7 +11,7 @@ struct problem {
 };
 
 struct problems {
-  neap_status status; /* of the first; NEAP_OK: there are none */
+  neap_status status; /* of the first; NEAP_OK: none exist */
   VECTOR(struct problem) list;
 };
 

@@ -33,7 +33,7 @@ static neap_status scale_adopt(struct source *source, int field) {
   const bool input = strcmp(source->fields[field].name, e->input) == 0;
   const struct scale *scale = input ? &e->input_scale : &e->label_scale;
   RETURN_IF(scale->count > 0 && scale->count != field_elements(&source->fields[field]), NEAP_BAD_FORMAT,
-            "data '%s': '%s' has %lld numbers a record, but the model has learned from %lld", source->name,
+            "data '%s': '%s' has %lld numbers a record, but the model was trained with %lld", source->name,
             source->fields[field].name, (long long)field_elements(&source->fields[field]),
             (long long)scale->count);
   source->scales[field] = *scale;
@@ -81,5 +81,5 @@ static void apply(const struct stage *stage, const int *slots, struct sample *s)
   }
 }
 
-const struct transform transform_standardise = {"standardise", "numbers less their mean over their deviation",
-                                                prepare, apply};
+const struct transform transform_standardise = {
+    "standardise", "numbers minus their mean, divided by their deviation", prepare, apply};

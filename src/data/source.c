@@ -81,8 +81,9 @@ neap_status source_temporary_file(struct source *source, const char *path, int *
   char *name = region_format(&source->region, "%s/neap-data-XXXXXX", folder != NULL ? folder : "/tmp");
   RETURN_IF_NULL(name);
   *descriptor = mkostemp(name, O_CLOEXEC);
-  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED, "%s: no temporary file for its content: %s: %s (TMPDIR?)", path,
-            name, strerror(errno));
+  RETURN_IF(*descriptor < 0, NEAP_IO_FAILED,
+            "%s: cannot create a temporary file for its content: %s: %s (TMPDIR?)", path, name,
+            strerror(errno));
   unlink(name); /* it lives as long as it is open */
   return source_keep_file(source, path, *descriptor);
 }

@@ -58,7 +58,7 @@ struct source {
   bool flip;            /* mirror half of them */
   double mean[SOURCE_MAX_CHANNELS], deviation[SOURCE_MAX_CHANNELS]; /* of bytes of images, in training */
   int64_t tokens[SPLITS], bytes[SPLITS]; /* of text: how many, in how many bytes; 0: not known */
-  struct tokenizer *tokenizer;           /* of text; NULL: ids stand for nothing that is known */
+  struct tokenizer *tokenizer;           /* of text; NULL: ids mean nothing that is known */
   bool of_model;                         /* it came with the model, which has it for whoever asks later */
   int32_t mask_token, end_token;         /* -1: none */
   int64_t skipped, cut;                  /* records left out and cut, by the task's limit */

@@ -25,8 +25,8 @@ neap_status source_tokenizer_make(struct source *source, const char *file, const
   const long size = strtol(kind, &end, 10);
   RETURN_IF(end == kind || *end != '\0' || errno != 0 || size < BYTE_TOKENS || size > 1 << 20,
             NEAP_INVALID_ARGUMENT,
-            "data set '%s:%s': tokens=%s is none of bytes, characters, a tokenizer's .json file and a number "
-            "of byte-pair codes from %d to %d",
+            "data set '%s:%s': tokens=%s must be bytes, characters, the .json file of a tokenizer or a "
+            "number of byte-pair codes from %d to %d",
             source->name, file, kind, BYTE_TOKENS, 1 << 20);
   return tokenizer_learn(texts, 1, (int32_t)size, &source->tokenizer);
 }

@@ -16,7 +16,7 @@ static const struct source_row {
   const char *suffix; /* of files that are most likely meant for it; "/": a folder; NULL: none */
 } rows[] = {
     {"cifar10:DIR", "CIFAR-10, binary version: data_batch_*.bin and test_batch.bin", cifar10_open, NULL},
-    {"mnist:DIR", "MNIST and sets like it: idx files, compressed or not", mnist_open, NULL},
+    {"mnist:DIR", "MNIST and data sets in its format: idx files, compressed or not", mnist_open, NULL},
     {"images:DIR",
      "train/CLASS/*.png|jpg and val or test, or CLASS/*; [,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
      images_open, "/"},
@@ -29,14 +29,16 @@ static const struct source_row {
      "a table with a header; [,label=COLUMN][,task=regression][,text=COLUMN][,test=FILE][,holdout=0.1]"
      "[,seed=0]",
      table_open, ".csv"},
-    {"text:FILE", "a text; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open, ".txt"},
-    {"tokens:FILE", "ids of tokens, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open, ".bin"},
+    {"text:FILE", "a text file; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open, ".txt"},
+    {"tokens:FILE", "token ids, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open, ".bin"},
     {"chat:FILE",
-     "conversations, a line of JSON each (or FILE.jsonl alone; a folder has train.jsonl); "
+     "conversations, one JSON object per line (or FILE.jsonl alone; a folder has train.jsonl); "
      "[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]",
      chat_open, NULL},
-    {"parallel:DIR:de-en", "lines that translate each other; [,tokens=N|FILE.json]", parallel_open, NULL},
-    {"synthetic", "drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open, NULL},
+    {"parallel:DIR:de-en", "pairs of lines that translate each other; [,tokens=N|FILE.json]", parallel_open,
+     NULL},
+    {"synthetic", "images drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open,
+     NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -87,7 +89,7 @@ static neap_status refuse_name(const char *text) {
   free(path);
   RETURN_IF(meant != NULL, NEAP_INVALID_ARGUMENT, "data '%s': the kind of data is missing; write %.*s:%s",
             text, (int)strcspn(meant->usage, ":"), meant->usage, text);
-  return neap_fail(NEAP_INVALID_ARGUMENT, "data '%s': there is no such source; there are %s", text,
+  return neap_fail(NEAP_INVALID_ARGUMENT, "data '%s': unknown source; the sources are %s", text,
                    list_rows(known, sizeof known));
 }
 
@@ -99,7 +101,7 @@ neap_status sources_open(const char *text, const struct task *task, struct sourc
   const struct source_row *row = find_row(lines ? lines_row : text, length);
   if (row == NULL) return refuse_name(text);
   RETURN_IF(row->usage[length] == ':' && *argument == '\0', NEAP_INVALID_ARGUMENT,
-            "data '%s': the place is missing; name it, as %s", text, row->usage);
+            "data '%s': the path is missing; write %s", text, row->usage);
   source->name = region_format(&source->region, "%.*s", (int)length, lines ? lines_row : text);
   RETURN_IF_NULL(source->name);
   TRY(row->open(argument, source));

@@ -69,7 +69,7 @@ static neap_status add_images(struct source *source, enum split split, uint8_t *
 static neap_status read_images(struct source *source, struct sums *sums) {
   struct sums unused = {0};
   uint8_t *buffers = malloc((size_t)source_threads(source) * (size_t)field_elements(source_image(source)));
-  RETURN_IF(buffers == NULL, NEAP_OUT_OF_MEMORY, "out of memory for an image a thread");
+  RETURN_IF(buffers == NULL, NEAP_OUT_OF_MEMORY, "out of memory for one image per thread");
   neap_status status = add_images(source, SPLIT_TRAIN, buffers, sums);
   if (status == NEAP_OK && source->whole_check) status = add_images(source, SPLIT_TEST, buffers, &unused);
   free(buffers);

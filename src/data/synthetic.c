@@ -20,7 +20,7 @@ struct drawing {
 };
 enum { TEST_PART = 5 };
 
-/* So many images where nobody says how many, but no more bytes than these, and some batches in any case. */
+/* This many images where nobody says how many, but no more bytes than these, and some batches in any case. */
 enum { USUAL_IMAGES = 10000, USUAL_BYTES = 128 << 20, USUAL_BATCHES = 4 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -138,8 +138,8 @@ static neap_status parse(const char *argument, struct words *words) {
     int k = 0;
     while (k < FIELDS && (strlen(fields[k].name) != length || strncmp(fields[k].name, at, length) != 0)) k++;
     RETURN_IF(k == FIELDS || at[length] != '=', NEAP_INVALID_ARGUMENT,
-              "data set 'synthetic:%s': '%.*s' is none of side=, classes=, images=, seed=", argument,
-              (int)length, at);
+              "data set 'synthetic:%s': unknown field '%.*s'; the fields are side=, classes=, images=, seed=",
+              argument, (int)length, at);
     char *end;
     at += length + 1;
     errno = 0;
@@ -170,12 +170,12 @@ static neap_status settle(const struct words *words, const struct task *task, st
   RETURN_IF(
       drawing->channels > SOURCE_MAX_CHANNELS || low < MIN_SIDE || high > SOURCE_MAX_SIDE,
       NEAP_INVALID_ARGUMENT,
-      "data set 'synthetic': images have 1 to %d channels and %d to %d pixels a side, not %lldx%lldx%lld",
+      "data set 'synthetic': images have 1 to %d channels and %d to %d pixels a side (got %lldx%lldx%lld)",
       SOURCE_MAX_CHANNELS, MIN_SIDE, SOURCE_MAX_SIDE, (long long)drawing->channels,
       (long long)drawing->height, (long long)drawing->width);
   RETURN_IF(drawing->classes < 1 || drawing->classes > MAX_CLASSES, NEAP_INVALID_ARGUMENT,
-            "data set 'synthetic': there are 1 to %d classes%s to draw, not %lld", MAX_CLASSES,
-            (task->kind == TASK_PIXELS) ? " beside the background" : "", (long long)drawing->classes);
+            "data set 'synthetic': 1 to %d classes%s are possible (got %lld)", MAX_CLASSES,
+            (task->kind == TASK_PIXELS) ? " without the background" : "", (long long)drawing->classes);
   const int64_t bytes = drawing->channels * drawing->height * drawing->width;
   const int64_t room = most(USUAL_BYTES / bytes, USUAL_BATCHES * least(task->batch, MAX_IMAGES));
   drawing->images = words->images > 0 ? words->images : least(USUAL_IMAGES, most(room, 1));

@@ -103,7 +103,7 @@ static neap_status choose_label(const struct table_words *words, const char *pat
   if (find_column(seen, "target") < seen->count) *label = find_column(seen, "target");
   if (find_column(seen, "label") < seen->count) *label = find_column(seen, "label");
   RETURN_IF(*label == seen->count, NEAP_INVALID_ARGUMENT,
-            "%s: its last column is the text '%s'; name the label (,label=COLUMN)", path, words->text);
+            "%s: its last column contains the text '%s'; name the label (,label=COLUMN)", path, words->text);
   return NEAP_OK;
 }
 
@@ -150,7 +150,7 @@ static neap_status read_rows(struct source *source, struct csv *csv, seen_column
     if (!any) return NEAP_OK;
     if (csv->fields.count != seen->count) {
       const neap_status status =
-          neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header %zu", csv->path,
+          neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header has %zu", csv->path,
                     (long long)csv->line, csv->fields.count, seen->count);
       TRY(problems_add(&source->problems, &source->region, csv->line, status));
       continue;
@@ -175,11 +175,10 @@ static neap_status describe_column(struct source *source, const char *path, cons
                                    struct table_column *column) {
   *column = (struct table_column){.name = c->name};
   if (c->odd == 0 && c->numbers > 0) return NEAP_OK;
-  RETURN_IF(
-      c->many && c->numbers > 0, NEAP_BAD_FORMAT,
-      "%s: line %lld, column '%s': '%s' is no number, as other lines have; mend it or leave the column out "
-      "(,ignore=%s)",
-      path, (long long)c->odd, c->name, c->odd_text != NULL ? c->odd_text : "", c->name);
+  RETURN_IF(c->many && c->numbers > 0, NEAP_BAD_FORMAT,
+            "%s: line %lld, column '%s': '%s' is not a number, unlike in other lines; fix it or leave the "
+            "column out (,ignore=%s)",
+            path, (long long)c->odd, c->name, c->odd_text != NULL ? c->odd_text : "", c->name);
   RETURN_IF(c->many, NEAP_UNSUPPORTED,
             "%s: column '%s' has more than %d different words; leave it out (,ignore=%s)", path, c->name,
             WORD_LIMIT, c->name);
@@ -205,9 +204,9 @@ static neap_status describe_label(struct source *source, const struct table_word
   const bool regression = words->task != NULL && strcmp(words->task, "regression") == 0;
   *label = (struct table_column){.name = c->name};
   RETURN_IF(words->task != NULL && !regression && strcmp(words->task, "classes") != 0, NEAP_INVALID_ARGUMENT,
-            "data 'csv': task=%s is neither classes nor regression", words->task);
+            "data 'csv': task must be classes or regression (got %s)", words->task);
   RETURN_IF(regression && c->odd > 0, NEAP_BAD_FORMAT,
-            "%s: line %lld, column '%s': '%s' is no number; task=regression needs numbers", path,
+            "%s: line %lld, column '%s': '%s' is not a number; task=regression needs numbers", path,
             (long long)c->odd, c->name, c->odd_text);
   if (regression) return NEAP_OK;
   RETURN_IF(
@@ -224,7 +223,7 @@ static neap_status describe_label(struct source *source, const struct table_word
   for (size_t i = 0; i < c->words.count; i++)
     if (!table_is_missing(c->words.data[i])) c->words.data[kept++] = c->words.data[i];
   c->words.count = kept;
-  RETURN_IF(c->words.count < 2, NEAP_BAD_FORMAT, "%s: column '%s' has one class only; a classifier needs two",
+  RETURN_IF(c->words.count < 2, NEAP_BAD_FORMAT, "%s: column '%s' has only one class; a classifier needs two",
             path, c->name);
   TRY(take_words(source, c, label));
   if (c->odd == 0) qsort(label->words, (size_t)label->word_count, sizeof *label->words, by_number);
@@ -245,7 +244,7 @@ static neap_status describe(struct source *source, const struct table_words *wor
                             seen_columns *seen, struct table *table) {
   size_t label;
   RETURN_IF(seen->count < 2, NEAP_BAD_FORMAT,
-            "%s: has one column; it needs a label and something to learn from", path);
+            "%s: has one column; it needs a label and at least one other column", path);
   TRY(choose_label(words, path, seen, &label));
   TRY(describe_label(source, words, path, &seen->data[label], &table->label));
   if (words->text != NULL) return describe_text(source, words, table);

@@ -21,7 +21,7 @@ neap_status table_scan(struct source *source, const struct table_words *words, s
 /* A finite number, and nothing else but blanks around it. */
 bool table_number(const char *text, double *value);
 
-/* Nothing, or a word that stands for it: NA, NaN, null, ?. */
+/* Nothing, or a word that means it: NA, NaN, null, ?. */
 bool table_is_missing(const char *text);
 
 #endif

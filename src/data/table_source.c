@@ -57,8 +57,9 @@ static neap_status put_number(const struct csv *csv, const struct table_column *
       "%s: line %lld, column '%s': has no value (got '%s'); fill it in, remove the line, or leave the column "
       "out (,ignore=%s)",
       csv->path, (long long)csv->line, column->name, text, column->name);
-  RETURN_IF(!table_number(text, &number), NEAP_BAD_FORMAT, "%s: line %lld, column '%s': '%.60s' is no number",
-            csv->path, (long long)csv->line, column->name, text);
+  RETURN_IF(!table_number(text, &number), NEAP_BAD_FORMAT,
+            "%s: line %lld, column '%s': '%.60s' is not a number", csv->path, (long long)csv->line,
+            column->name, text);
   *value = (float)number;
   return NEAP_OK;
 }
@@ -76,7 +77,7 @@ static neap_status put_label(const struct csv *csv, const struct table_column *l
                              float *value) {
   if (label->word_count == 0) return put_number(csv, label, text, value);
   const int32_t place = (int32_t)table_find_class(label, text);
-  RETURN_IF(place < 0, NEAP_BAD_FORMAT, "%s: line %lld, column '%s': '%.60s' is no class%s", csv->path,
+  RETURN_IF(place < 0, NEAP_BAD_FORMAT, "%s: line %lld, column '%s': '%.60s' is not a class%s", csv->path,
             (long long)csv->line, label->name, text,
             table_is_missing(text) ? "; fill it in or remove the line" : " of the training part");
   memcpy(value, &place, sizeof place);
@@ -101,7 +102,7 @@ static neap_status map_columns(struct source *source, const struct table *table,
       field = SIZE_MAX;
     }
     RETURN_IF(!any || field == csv->fields.count, NEAP_BAD_FORMAT,
-              "%s: has no column '%s', as the training part has", csv->path, name);
+              "%s: column '%s' of the training part is missing", csv->path, name);
     (*map)[i] = field;
   }
   return NEAP_OK;
@@ -142,10 +143,11 @@ static neap_status write_records(struct source *source, struct csv *csv, int64_t
   for (*rows = 0;; ++*rows) {
     TRY(csv_next(csv, &any));
     if (!any) return problems_tell(&source->problems, csv->path);
-    neap_status status = csv->fields.count == header
-                             ? put_record(source, csv, map, record)
-                             : neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header %zu",
-                                         csv->path, (long long)csv->line, csv->fields.count, header);
+    neap_status status =
+        csv->fields.count == header
+            ? put_record(source, csv, map, record)
+            : neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header has %zu", csv->path,
+                        (long long)csv->line, csv->fields.count, header);
     TRY(problems_add(&source->problems, &source->region, csv->line, status));
   }
 }
@@ -211,10 +213,10 @@ static neap_status take_known(struct source *source, const struct table_words *w
   struct table_source *t = source->context;
   const struct table *known = source->task.encoding->table;
   RETURN_IF(known == NULL, NEAP_INVALID_ARGUMENT,
-            "%s: is a table, but the model has learned from %s:", words->file, source->task.encoding->source);
+            "%s: is a table, but the model was trained on %s:", words->file, source->task.encoding->source);
   t->table = *known;
   RETURN_IF(words->text != NULL && !table_is_text(known), NEAP_INVALID_ARGUMENT,
-            "%s: text=%s: the model has learned from the columns of a table, not from texts", words->file,
+            "%s: text=%s: the model was trained on the columns of a table, not on texts", words->file,
             words->text);
   if (!table_is_text(known)) return NEAP_OK;
   t->table.columns = region_copy(&source->region, known->columns, 1, sizeof *known->columns);
@@ -223,8 +225,7 @@ static neap_status take_known(struct source *source, const struct table_words *w
   const bool labelled = known->label.name != NULL || known->label.word_count > 0;
   if (words->label != NULL && labelled) t->table.label.name = words->label;
   RETURN_IF(t->table.columns[0].name == NULL, NEAP_INVALID_ARGUMENT,
-            "%s: which column has the texts is missing; name it, as csv:%s,text=COLUMN", words->file,
-            words->file);
+            "%s: the name of the text column is missing; write csv:%s,text=COLUMN", words->file, words->file);
   return NEAP_OK;
 }
 

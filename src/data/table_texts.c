@@ -13,11 +13,10 @@ neap_status table_texts_open(struct source *source, const char *path, struct tab
   *texts = (struct table_texts){.path = path};
   if (source->task.length == 0) source->task.length = usual_length;
   TRY(source_tokenizer_make(source, path, NULL, NULL));
-  RETURN_IF(
-      source->task.length <= tokenizer_behind(source->tokenizer), NEAP_INVALID_ARGUMENT,
-      "%s: a length of %lld leaves no room for a text: its tokenizer sets %d tokens behind it; ask for a "
-      "larger --length",
-      path, (long long)source->task.length, tokenizer_behind(source->tokenizer));
+  RETURN_IF(source->task.length <= tokenizer_behind(source->tokenizer), NEAP_INVALID_ARGUMENT,
+            "%s: a length of %lld leaves no room for a text: its tokenizer appends %d tokens; use a larger "
+            "--length",
+            path, (long long)source->task.length, tokenizer_behind(source->tokenizer));
   return source_temporary_file(source, path, &texts->descriptor);
 }
 

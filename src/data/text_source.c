@@ -127,7 +127,7 @@ static neap_status write_tokens(const struct source *source, const struct text *
   return status;
 }
 
-/* The token that stands for a masked one: that of a tokenizer of others, or one more. */
+/* The token that means a masked one: that of a tokenizer of others, or one more. */
 static neap_status find_mask(struct tokenizer *tokenizer, int32_t *mask) {
   static const char *const names[] = {"[MASK]", "<mask>"};
   for (int i = 0; i < 2 && tokenizer->kind == TOKENIZER_PIPELINE; i++) {
@@ -212,7 +212,7 @@ neap_status tokens_open(const char *argument, struct source *source) {
   TRY(source_parse(source, argument, keys, (const char **const[]){&words.file, &words.test, &words.type}));
   const bool wide = words.type != NULL && strcmp(words.type, "i32") == 0;
   RETURN_IF(words.type != NULL && !wide && strcmp(words.type, "u16") != 0, NEAP_INVALID_ARGUMENT,
-            "data set 'tokens:%s': type=%s is neither u16 nor i32", words.file, words.type);
+            "data set 'tokens:%s': type must be u16 or i32 (got %s)", words.file, words.type);
   TRY(add_files(source, &files));
   TRY(open_ids(source, words.file, wide ? TOKEN_I32 : TOKEN_U16, &files->files[0]));
   const int64_t count = files->files[0].count;

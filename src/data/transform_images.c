@@ -196,12 +196,12 @@ static void apply_centre(const struct stage *stage, const int *slots, struct sam
            (size_t)cut->dims[1] * sizeof *out);
 }
 
-const struct transform transform_frame = {"frame", "the rows and columns that are of the picture",
-                                          prepare_frame, apply_frame},
-                       transform_crop = {"crop", "moves the picture, zeros come in", prepare_crop,
+const struct transform transform_frame = {"frame", "marks the rows and columns of the picture", prepare_frame,
+                                          apply_frame},
+                       transform_crop = {"crop", "moves the picture and fills with zeros", prepare_crop,
                                          apply_crop},
                        transform_flip = {"flip", "mirrors half of the pictures", prepare_flip, apply_flip},
-                       transform_numbers = {"numbers", "bytes to numbers, normalised", prepare_numbers,
-                                            apply_numbers},
-                       transform_centre = {"centre", "the middle of a map of labels", prepare_centre,
+                       transform_numbers = {"numbers", "converts bytes to numbers and normalises them",
+                                            prepare_numbers, apply_numbers},
+                       transform_centre = {"centre", "cuts out the middle of a map of labels", prepare_centre,
                                            apply_centre};

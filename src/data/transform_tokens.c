@@ -158,11 +158,11 @@ static void apply_text(const struct stage *stage, const int *slots, struct sampl
     tokens[i] = i >= count ? -1 : s->record >= 0 ? text[i] : 0;
 }
 
-const struct transform transform_next_token = {"next-token", "labels are the tokens that follow",
-                                               prepare_next, apply_next},
-                       transform_masked_token = {"masked-token", "labels are tokens that are masked",
+const struct transform transform_next_token = {"next-token", "labels are the next tokens", prepare_next,
+                                               apply_next},
+                       transform_masked_token = {"masked-token", "labels are the masked tokens",
                                                  prepare_masked, apply_masked},
-                       transform_pad = {"pad", "pairs in one length, with </s>", prepare_pad, apply_pad},
-                       transform_answers = {"answers", "labels are the tokens of answers", prepare_answers,
-                                            apply_answers},
-                       transform_text = {"text", "texts in one length", prepare_text, apply_text};
+                       transform_pad = {"pad", "pads pairs to one length, with </s>", prepare_pad, apply_pad},
+                       transform_answers = {"answers", "labels are the tokens of the answers",
+                                            prepare_answers, apply_answers},
+                       transform_text = {"text", "pads texts to one length", prepare_text, apply_text};

@@ -23,8 +23,8 @@ static uint64_t number(const uint8_t *bytes, int count) {
 }
 
 static neap_status bad(const struct zip *zip, const char *why) {
-  return neap_fail(NEAP_BAD_FORMAT, "%s: is no whole .npz file (%s); was it copied completely?", zip->path,
-                   why);
+  return neap_fail(NEAP_BAD_FORMAT, "%s: is not a complete .npz file (%s); was it copied completely?",
+                   zip->path, why);
 }
 
 static neap_status read_at(const struct zip *zip, uint64_t offset, void *bytes, size_t count) {
@@ -164,10 +164,10 @@ neap_status zip_open_entry(struct source *source, const struct zip *zip, const s
   if (*offset > zip->size || entry->compressed > zip->size - *offset) return bad(zip, "it ends too early");
   if (entry->method == 0) return entry->size == entry->compressed ? NEAP_OK : bad(zip, "an entry is damaged");
   RETURN_IF(entry->method != 8, NEAP_UNSUPPORTED,
-            "%s: entry '%s' is compressed by method %d; numpy.savez and savez_compressed write 0 and 8",
+            "%s: entry '%s' has compression method %d; numpy.savez and savez_compressed write 0 and 8",
             zip->path, entry->name, entry->method);
   RETURN_IF(entry->size / RATIO > entry->compressed, NEAP_BAD_FORMAT,
-            "%s: entry '%s' should have %llu bytes, which %llu compressed ones cannot hold", zip->path,
+            "%s: entry '%s' should have %llu bytes, but %llu compressed bytes cannot hold them", zip->path,
             entry->name, (unsigned long long)entry->size, (unsigned long long)entry->compressed);
   TRY(source_temporary_file(source, zip->path, descriptor));
   z_stream stream = {0};

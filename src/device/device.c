@@ -18,7 +18,7 @@ void device_unmap(struct device_memory *memory) {
 
 static neap_status need_inside(const struct device_memory *m, uint64_t at, uint64_t bytes) {
   RETURN_IF(at > m->bytes || bytes > m->bytes - at, NEAP_INTERNAL,
-            "bytes %llu to %llu do not lie in a memory of %llu", (unsigned long long)at,
+            "bytes %llu to %llu lie outside the memory of %llu bytes", (unsigned long long)at,
             (unsigned long long)(at + bytes), (unsigned long long)m->bytes);
   return NEAP_OK;
 }

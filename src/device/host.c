@@ -10,7 +10,7 @@ static unsigned char *at_offset(void *own, uint64_t at) { return (unsigned char 
 /* Every page is touched, so that the system has them all before the first step. */
 static neap_status map(uint64_t bytes, void **own) {
   void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  RETURN_IF(mapped == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system has no %llu bytes for this session",
+  RETURN_IF(mapped == MAP_FAILED, NEAP_OUT_OF_MEMORY, "the system cannot provide %llu bytes for this session",
             (unsigned long long)bytes);
   madvise(mapped, bytes,
           MADV_HUGEPAGE); /* fewer page faults and TLB misses; where it fails nothing is lost */

@@ -42,7 +42,7 @@ void combination_name(neap_combination *c) {
   if (c->name[0] == '\0') name_with(c, "none");
 }
 
-/* Plans a step of so many images in the search's session. */
+/* Plans a step of this many images in the search's session. */
 static neap_status plan_step(const struct search *s, int64_t images, neap_combination *c) {
   neap_graph *graph = NULL;
   neap_step *step = NULL;
@@ -110,10 +110,10 @@ static neap_status make(struct search *s, struct techniques t, double density, n
 neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
                                const neap_session_options *options, unsigned allowed, neap_combination *list,
                                int *count) {
-  RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "combinations: %lld images are no batch to plan",
+  RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "combinations: batch must be 1 or more (got %lld)",
             (long long)shape->batch);
   RETURN_IF((allowed & NEAP_ALLOW_SPARSE) != 0 && options->sparse_density == 0, NEAP_INVALID_ARGUMENT,
-            "combinations: sparse parameters are allowed, but their density is not given");
+            "combinations: sparse parameters are allowed, but the density is missing");
   struct search s = {model, shape, *options};
   s.session.sparse_density = 0;
   TRY(fit_settle_share(model, shape, &s.session));
@@ -121,7 +121,7 @@ neap_status combinations_until(bool fits, const char *model, const neap_model_op
   for (int i = 0; i < NEAP_COMBINATIONS; i++) {
     if ((needs(combinations[i]) & ~allowed) != 0) continue;
     TRY(make(&s, combinations[i], options->sparse_density, &list[*count]));
-    /* Micro-batches as large as the batch are none. */
+    /* Micro-batches as large as the batch do not divide it. */
     const bool again = combinations[i].micro && list[*count].micro_batch == 0;
     if (again) continue;
     ++*count;

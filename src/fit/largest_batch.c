@@ -73,8 +73,8 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   NEED(shape);
   NEED(session);
   NEED(largest);
-  RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "largest batch: %lld images are no batch to begin with",
-            (long long)shape->batch);
+  RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT,
+            "largest batch: the first batch must be 1 or more (got %lld)", (long long)shape->batch);
   neap_session_options settled = *session;
   TRY(fit_settle_share(model, shape, &settled));
   const struct batch_search search = {.model = model, .shape = *shape, .session = &settled};
@@ -113,7 +113,8 @@ neap_status neap_largest_micro_batch(const char *model, const neap_model_options
   NEED(session);
   NEED(largest);
   const int64_t batch = shape->batch;
-  RETURN_IF(batch < 1, NEAP_INVALID_ARGUMENT, "micro-batches of %lld images cannot be", (long long)batch);
+  RETURN_IF(batch < 1, NEAP_INVALID_ARGUMENT, "micro-batches must have 1 record or more (got %lld)",
+            (long long)batch);
   neap_session_options parts = *session;
   TRY(fit_settle_share(model, shape, &parts));
   const struct batch_search search = {.model = model, .shape = *shape, .session = &parts};

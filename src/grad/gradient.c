@@ -49,7 +49,7 @@ static int32_t shares_of(const struct neap_graph *graph, const struct optimizer 
 
 const struct optimizer_row optimizer_rows[OPTIMIZERS] = {
     [NEAP_SGD] = {.name = "sgd",
-                  .summary = "momentum, Nesterov's or none",
+                  .summary = "momentum, Nesterov's momentum or none",
                   .op = OP_SGD,
                   .states = {"momentum"},
                   .epsilon = 1e-8f,
@@ -88,7 +88,7 @@ const struct optimizer_row optimizer_rows[OPTIMIZERS] = {
                       .epsilon = 1e-8f,
                       .rate = 0.001},
     [NEAP_LION] = {.name = "lion",
-                   .summary = "the sign of a momentum: one state",
+                   .summary = "sign of a momentum: one state",
                    .source = "Chen et al. 2023",
                    .op = OP_LION,
                    .states = {"momentum"},
@@ -228,11 +228,10 @@ static neap_status accumulate_sparse(struct neap_graph *graph, const struct opti
   const int32_t *in = densify->inputs;
   const struct update_attributes own = numbers_for(o, densify->name),
                                  all = numbers_for(o, graph->tensors.data[in[DENSIFY_VALUES]].name);
-  RETURN_IF(
-      own.rate != all.rate || own.weight_decay != all.weight_decay, NEAP_UNSUPPORTED,
-      "a group of parameters takes '%s', which is sparse: sparse parameters have one rate and one decay, "
-      "those of the group that '%s' is in",
-      densify->name, graph->tensors.data[in[DENSIFY_VALUES]].name);
+  RETURN_IF(own.rate != all.rate || own.weight_decay != all.weight_decay, NEAP_UNSUPPORTED,
+            "a group of parameters contains '%s', which is sparse: all sparse parameters need one rate and "
+            "one decay, those of the group of '%s'",
+            densify->name, graph->tensors.data[in[DENSIFY_VALUES]].name);
   int32_t inputs[SPARSE_INPUTS] = {in[DENSIFY_VALUES],    gradient,           NO_TENSOR, in[DENSIFY_OFFSET],
                                    in[DENSIFY_POSITIONS], in[DENSIFY_INDICES]};
   TRY(find_sum(graph, o, in[DENSIFY_VALUES], &inputs[SPARSE_SUM]));
@@ -244,7 +243,7 @@ struct pending_update {
   int32_t parameter, gradient;
 };
 
-/* Adds the squares of a gradient to a sum; NO_TENSOR: there is none yet. */
+/* Adds the squares of a gradient to a sum; NO_TENSOR: none exists yet. */
 static neap_status add_squares(struct neap_graph *graph, int32_t parameter, int32_t gradient,
                                int32_t *total) {
   const struct tensor like = {.dtype = NEAP_F32, .rank = 1, .dims = {1}};
@@ -340,7 +339,7 @@ static neap_status add_averages(struct neap_graph *graph, const int32_t *of, siz
     int32_t average;
     if (tensor->role != NEAP_ROLE_PARAMETER || tensor->view_of >= 0 || tensor->frozen || of[t] < 0) continue;
     RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
-              "the average of '%s', which is of %s: parameters of f32 alone have averages; give --master",
+              "cannot average '%s', which has type %s: only parameters of f32 have averages; give --master",
               tensor->name, dtype_rows[tensor->dtype].name);
     TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, tensor->shares, &average));
   }
@@ -389,7 +388,7 @@ static neap_status copy_variables(const struct neap_graph *from, struct neap_gra
 /* What says where sparse parameters have their values, in the order in which these stand, as updates of their
  * pool have it (UPDATE_SLOTS). */
 struct position_inputs {
-  int32_t pool; /* NO_TENSOR: there are none, or their values are not rounded */
+  int32_t pool; /* NO_TENSOR: none exist, or their values are not rounded */
   VECTOR(int32_t) ids;
 };
 

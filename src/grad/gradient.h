@@ -28,7 +28,7 @@ struct optimizer_row {
   enum op op;
   const char *states[2];       /* a parameter's, by the names they get; */
   int32_t momentum_state;      /* which of them is there only where there is a momentum; -1: none */
-  float beta1, beta2, epsilon; /* what 0 stands for */
+  float beta1, beta2, epsilon; /* what 0 means */
   double rate;                 /* the usual learning rate, */
   float decay, momentum;       /* weight decay and momentum */
 };

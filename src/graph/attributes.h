@@ -170,8 +170,8 @@ struct attribute_row {
   const char *name;
   enum attribute_type type;
   size_t offset;
-  bool no_cost; /* says which of equal nodes it is: no kernel's time hangs on it */
-  double usual; /* what 0 stands for in a call of the builder */
+  bool no_cost; /* says which of equal nodes it is: no kernel's time depends on it */
+  double usual; /* what 0 means in a call of the builder */
 };
 
 /* The row of a member of the union: ATTRIBUTE(pool.stride, INTEGER). An array has a row an element. */
@@ -179,10 +179,10 @@ struct attribute_row {
 #define ATTRIBUTE_USUAL(member, kind, usual)                                                                 \
   { #member, ATTRIBUTE_##kind, offsetof(union attributes, member), false, usual }
 
-/* Replaces what is 0 by what it stands for. */
+/* Replaces what is 0 by what it means. */
 void attributes_complete(union attributes *attributes, const struct attribute_row *rows, int32_t count);
 
-/* " pool.size 3 pool.stride 2 ..." of what is not 0. `cost`: only what a kernel's time may hang on. */
+/* " pool.size 3 pool.stride 2 ..." of what is not 0. `cost`: only what a kernel's time may depend on. */
 void attributes_print(FILE *file, const union attributes *attributes, const struct attribute_row *rows,
                       int32_t count, bool cost);
 

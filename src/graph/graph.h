@@ -97,7 +97,7 @@ neap_status graph_add_view(struct neap_graph *graph, int32_t id, int32_t rank, c
 neap_status graph_add_output(struct neap_graph *graph, const char *name, int32_t tensor);
 bool graph_is_output(const struct neap_graph *graph, int32_t tensor);
 
-/* The tensor whose bytes `id` stands for: itself unless it is a view. */
+/* The tensor whose bytes `id` means: itself unless it is a view. */
 static inline int32_t graph_storage(const struct neap_graph *graph, int32_t id) {
   const int32_t base = graph->tensors.data[id].view_of;
   return base < 0 ? id : base;

@@ -19,6 +19,6 @@ double gather_seconds(const struct roofline *roofline, const struct tensor *para
 neap_status run_fetch_elsewhere(const struct kernel *kernel, void *const *inputs, void *const *outputs,
                                 void *workspace, const struct run_context *context) {
   (void)inputs, (void)outputs, (void)workspace, (void)context;
-  return neap_fail(NEAP_INTERNAL, "'%s' is not whole in memory: no kernel brings it",
+  return neap_fail(NEAP_INTERNAL, "'%s' is not in memory completely: no kernel can load it",
                    kernel_input(kernel, 0)->name);
 }

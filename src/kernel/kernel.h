@@ -53,7 +53,7 @@ struct run_context {
   int64_t batch;       /* records of the rank whose statistics these are; 0: those of the graph */
 };
 
-/* What a gradient of 1 stands for; and d loss / d loss. */
+/* What a gradient of 1 means; and d loss / d loss. */
 static inline float run_gradient_unit(const struct run_context *context) {
   return context->loss_scale > 0 ? 1 / context->loss_scale : 1;
 }
@@ -136,7 +136,7 @@ struct lower_options {
   neap_convolution convolution;
   int threads; /* 0: all cores */
   int64_t
-      outputs; /* named outputs of so many elements at most live to the end of the step, as the loss does */
+      outputs; /* named outputs of this many elements at most live to the end of the step, as the loss does */
   int ranks;   /* processes that train together; 0: one */
   struct roofline roofline; /* that costs are of; zeros: the usual one */
 };
@@ -183,7 +183,7 @@ struct lowered {
   struct neap_graph *graph;      /* with Reorder nodes */
   struct memory_format *formats; /* by tensor; a view has its storage's */
   struct kernel *kernels;        /* by node; node ids are those of `step` */
-  struct neap_step *step;        /* tensor ids differ from the graph's: views are not there */
+  struct neap_step *step;        /* tensor ids differ from the graph's: views are missing */
   const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
   const int32_t *home; /* graph tensor -> step tensor in whose bytes it is: of what lies in a variable that */
   const struct rank_part *rank_parts; /* by node; NULL: one process */
@@ -191,8 +191,8 @@ struct lowered {
 
 /* Lowers a graph. A resident tensor (input, parameter, state) takes the format of the one of that name in
  * `like` (NULL: none), whose residents come in the same order: so an evaluation graph shares the variables of
- * a training graph. The result does not refer to `graph`. NEAP_INVALID_ARGUMENT: so many threads cannot be
- * had here. NEAP_UNSUPPORTED names an operator or shape that the backend does not know. */
+ * a training graph. The result does not refer to `graph`. NEAP_INVALID_ARGUMENT: this many threads
+ * cannot be had here. NEAP_UNSUPPORTED names an operator or shape that the backend does not know. */
 neap_status lower(const struct neap_graph *graph, const struct backend *backend,
                   const struct lower_options *options, const struct lowered *like, struct lowered **out);
 void lowered_free(struct lowered *lowered);

@@ -20,7 +20,7 @@ struct lowering {
   const struct neap_graph *from;
   struct lowered *to;
   const struct lower_options *options;
-  neap_pass pass;                      /* of the node in hand */
+  neap_pass pass;                      /* of the current node */
   int32_t *map;                        /* tensor of `from` -> tensor of to->graph; -1: not there yet */
   VECTOR(struct memory_format) format; /* by tensor of to->graph; read it with format_of */
   VECTOR(int32_t) lies_as; /* whose format a tensor has: its own, its storage's, op_row.lies_as's */
@@ -28,7 +28,7 @@ struct lowering {
   VECTOR(struct kernel) kernels;
   VECTOR(double) seconds;
   VECTOR(uint64_t) workspace;
-  VECTOR(int32_t) ids;                 /* inputs, then updates of the node in hand */
+  VECTOR(int32_t) ids;                 /* inputs, then updates of the current node */
   VECTOR(struct memory_format) wanted; /* of its inputs */
 };
 
@@ -149,14 +149,14 @@ static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
   return NEAP_OK;
 }
 
-/* An output of the node in hand. What lies in a variable lies there as that does. */
+/* An output of the current node. What lies in a variable lies there as that does. */
 static neap_status add_output(struct lowering *l, const struct node *node, int32_t i,
                               struct memory_format format, int32_t *id) {
   struct tensor tensor = l->from->tensors.data[node->outputs[i]];
   if (tensor.lies_in > 0) {
     const int32_t variable = l->map[tensor.lies_in - 1];
     RETURN_IF(!l->to->backend->same_place(&tensor, *format_of(l, variable), format), NEAP_INTERNAL,
-              "%s '%s' does not add to '%s' as that lies in memory", node_row(node)->name, node->name,
+              "%s '%s': cannot add to '%s', whose memory layout differs", node_row(node)->name, node->name,
               l->from->tensors.data[tensor.lies_in - 1].name);
     tensor.lies_in = 1 + variable;
   }

@@ -417,8 +417,9 @@ neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel
                             .received = workspace,
                             .workspace = (unsigned char *)workspace + part->workspace,
                             .context = context};
-  RETURN_IF(r.node->input_count > OPERANDS, NEAP_INTERNAL, "%s '%s': has %d inputs; ranks share at most %d",
-            node_row(r.node)->name, r.node->name, r.node->input_count, OPERANDS);
+  RETURN_IF(r.node->input_count > OPERANDS, NEAP_INTERNAL,
+            "%s '%s': has %d inputs; ranks can share a node of at most %d", node_row(r.node)->name,
+            r.node->name, r.node->input_count, OPERANDS);
   switch (node_row(r.node)->across) {
   case ACROSS_SUM:
     return run_sum(&r);
@@ -431,5 +432,6 @@ neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel
   case ACROSS_NONE:
     break;
   }
-  return neap_fail(NEAP_INTERNAL, "%s '%s': ranks do not share it", node_row(r.node)->name, r.node->name);
+  return neap_fail(NEAP_INTERNAL, "%s '%s': ranks cannot share this operator", node_row(r.node)->name,
+                   r.node->name);
 }

@@ -58,7 +58,7 @@ static neap_status next_line(struct csv *csv, bool *more) {
     RETURN_IF(length < 0, errno == ENOMEM ? NEAP_OUT_OF_MEMORY : NEAP_IO_FAILED, "%s: cannot be read: %s",
               csv->path, strerror(errno));
     csv->line++;
-    RETURN_IF(strlen(csv->text) != (size_t)length, NEAP_BAD_FORMAT, "%s: line %lld: there is a byte 0",
+    RETURN_IF(strlen(csv->text) != (size_t)length, NEAP_BAD_FORMAT, "%s: line %lld: contains a zero byte",
               csv->path, (long long)csv->line);
     char *end = csv->text + length;
     if (end > csv->text && end[-1] == '\n') *--end = '\0';
@@ -75,17 +75,17 @@ static neap_status read_header(struct csv *csv) {
   RETURN_IF(!more, NEAP_BAD_FORMAT, "%s: line 1: the header id,lower,upper,size is missing", csv->path);
   const bool marked = strncmp(csv->text, byte_order_mark, strlen(byte_order_mark)) == 0;
   csv->columns = split(csv->text + (marked ? strlen(byte_order_mark) : 0), fields);
-  RETURN_IF(csv->columns > FIELD_LIMIT, NEAP_BAD_FORMAT, "%s: line %lld: there are more than %d columns",
-            csv->path, (long long)csv->line, FIELD_LIMIT);
+  RETURN_IF(csv->columns > FIELD_LIMIT, NEAP_BAD_FORMAT, "%s: line %lld: has more than %d columns", csv->path,
+            (long long)csv->line, FIELD_LIMIT);
   for (int c = 0; c < COLUMNS; c++) {
     csv->position[c] = -1;
     for (int i = 0; i < csv->columns; i++)
       if (strcmp(fields[i], column_names[c]) == 0) {
-        RETURN_IF(csv->position[c] >= 0, NEAP_BAD_FORMAT, "%s: line %lld: there are two columns '%s'",
-                  csv->path, (long long)csv->line, column_names[c]);
+        RETURN_IF(csv->position[c] >= 0, NEAP_BAD_FORMAT, "%s: line %lld: has two columns '%s'", csv->path,
+                  (long long)csv->line, column_names[c]);
         csv->position[c] = i;
       }
-    RETURN_IF(csv->position[c] < 0 && c != OFFSET, NEAP_BAD_FORMAT, "%s: line %lld: there is no column '%s'",
+    RETURN_IF(csv->position[c] < 0 && c != OFFSET, NEAP_BAD_FORMAT, "%s: line %lld: column '%s' is missing",
               csv->path, (long long)csv->line, column_names[c]);
   }
   return NEAP_OK;
@@ -105,13 +105,14 @@ static neap_status read_number(const struct csv *csv, char *const *fields, int c
 
 static neap_status read_row(const struct csv *csv, neap_buffer *buffer) {
   char *fields[FIELD_LIMIT];
-  RETURN_IF(split(csv->text, fields) != csv->columns, NEAP_BAD_FORMAT,
-            "%s: line %lld: there should be %d fields", csv->path, (long long)csv->line, csv->columns);
+  RETURN_IF(split(csv->text, fields) != csv->columns, NEAP_BAD_FORMAT, "%s: line %lld: must have %d fields",
+            csv->path, (long long)csv->line, csv->columns);
   int64_t size = 0;
   TRY(read_number(csv, fields, LOWER, &buffer->lower));
   TRY(read_number(csv, fields, UPPER, &buffer->upper));
   TRY(read_number(csv, fields, SIZE, &size));
-  RETURN_IF(size < 0, NEAP_BAD_FORMAT, "%s: line %lld: the size is below 0", csv->path, (long long)csv->line);
+  RETURN_IF(size < 0, NEAP_BAD_FORMAT, "%s: line %lld: the size must be 0 or more", csv->path,
+            (long long)csv->line);
   RETURN_IF(buffer->upper <= buffer->lower, NEAP_BAD_FORMAT, "%s: line %lld: upper must be above lower",
             csv->path, (long long)csv->line);
   buffer->size = (uint64_t)size;
@@ -153,7 +154,7 @@ struct writing {
 static neap_status write_row(FILE *file, const struct writing *w, const neap_buffer *buffer) {
   char *fields[FIELD_LIMIT];
   RETURN_IF(split(w->source->text, fields) != w->source->columns, NEAP_BAD_FORMAT,
-            "%s: line %lld: there should be %d fields", w->source->path, (long long)w->source->line,
+            "%s: line %lld: must have %d fields", w->source->path, (long long)w->source->line,
             w->source->columns);
   RETURN_IF(fprintf(file, "%s,%lld,%lld,%llu,%llu\n", fields[w->source->position[ID]],
                     (long long)buffer->lower, (long long)buffer->upper, (unsigned long long)buffer->size,
@@ -187,7 +188,7 @@ neap_status neap_layout_write_csv(const char *path, const char *source, const ne
   NEED(path);
   NEED(source);
   RETURN_IF(count < 0 || (count > 0 && buffers == NULL), NEAP_INVALID_ARGUMENT,
-            "%s: %lld buffers to write, but they are NULL", path, (long long)count);
+            "%s: has %lld buffers to write, but buffers is NULL", path, (long long)count);
   struct csv csv;
   TRY(open_csv(source, &csv));
   struct ending ending = {NEAP_OK, ""};

@@ -30,7 +30,7 @@ struct ejecting {
   int64_t *offset;       /* by shape; OUT: it has none */
   uint64_t *size;        /* by shape: of its largest span */
   double *bulk, *weight; /* by shape: what it costs to displace it: at first, and now */
-  /* Shapes by their first position; and, at every so many of them, those of earlier ones that live on. */
+  /* Shapes by their first position; and, at every this many of them, those of earlier ones that live on. */
   int32_t *order, *place;
   int64_t *lower, *upper; /* by place in the order: positions */
   int32_t *mark_at;       /* by mark: place in the order */

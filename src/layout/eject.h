@@ -13,7 +13,7 @@
  * at the same time, so a placement that sticks out in one stretch of a long step is mended there and stays
  * elsewhere.
  *
- * `stage_of`: by shape, from 0 on: a shape is not there before those of all earlier stages are placed; NULL:
+ * `stage_of`: by shape, from 0 on: a shape is missing before those of all earlier stages are placed; NULL:
  * all are from the start. `work`: of neighbours looked at; falls by what was used. `offsets` are where
  * those of the first stage start from, UINT64_MAX where a shape has none; where `found`, they are a placement
  * within the capacity, else they are as they were. */

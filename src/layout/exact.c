@@ -213,7 +213,7 @@ static neap_status run_tries(struct tries *t) {
   for (int k = 0; k < AT_ONCE; k++) {
     struct exact_search *x = &t->searches[k];
     x->work = t->given[k];
-    x->needless = k > 0 ? &decided : NULL;
+    x->superseded = k > 0 ? &decided : NULL;
     t->progress[k] = STOPPED;
     if (x->work > 0 && !(k > 0 && atomic_load(&decided)))
       ending_keep(&ended[k], try_order(x, &t->progress[k]));

@@ -229,7 +229,7 @@ static neap_status list_options(struct exact_search *x, struct frame *f) {
 
 static bool must_stop(const struct exact_search *x) {
   return x->work <= 0 || x->lists.count > LIST_LIMIT ||
-         (x->needless != NULL && atomic_load_explicit(x->needless, memory_order_relaxed));
+         (x->superseded != NULL && atomic_load_explicit(x->superseded, memory_order_relaxed));
 }
 
 neap_status node_enter(struct exact_search *x, struct frame *f, enum progress *progress) {

@@ -50,14 +50,14 @@ struct exact_search {
   uint64_t capacity;
   enum rule rule;
   int64_t work;
-  const atomic_bool *needless; /* it stops where another thread says so; NULL: never */
+  const atomic_bool *superseded; /* it stops where another thread says so; NULL: never */
   /* by item: the lowest offset that placements and empty levels leave, which is its offset once placed; the
    * section that holds it up; the same by placements alone; larger keys are tried earlier */
   uint64_t *offset, *support;
   int32_t *witness;
   bool *placed;
   double *key;
-  /* by section, of the window in hand */
+  /* by section, of the current window */
   uint64_t *load, *level;
   int32_t *cover, *plateau;
   bool *low;             /* by plateau: the ones next to it are higher */
@@ -93,8 +93,8 @@ bool conflict_touches(const struct conflict *c, const struct sections *sections,
                       int32_t upper);
 
 /* Looks at a node whose window and list are set. FOUND: nothing is left to place. REFUTED: `conflict` says on
- * what that rests. STOPPED: the work is used up, the lists get too long, or the search is needless. OPEN: its
- * options are set, and `conflict` holds what it takes to know that there are no others. */
+ * what that rests. STOPPED: the work is used up, the lists get too long, or the search is superfluous. OPEN:
+ * its options are set, and `conflict` holds what it takes to know that there are no others. */
 neap_status node_enter(struct exact_search *x, struct frame *f, enum progress *progress);
 
 #endif

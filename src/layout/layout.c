@@ -19,13 +19,13 @@ static uint64_t alignment_of(const struct instance *instances, int32_t count) {
   return bits & -bits;
 }
 
-/* The instances in hand, and how they become shapes. */
+/* The current instances, and how they become shapes. */
 struct fitting {
   const struct instance *instances;
   int32_t count;
   const struct layout_limits *limits;
   uint64_t alignment;
-  bool *apart;   /* by instance: lies beside the one whose bytes it might take over */
+  bool *apart;   /* by instance: is next to the one whose bytes it might take over */
   int32_t *next; /* by instance: the one that takes its bytes over; -1: none */
   int32_t *shape_of;
   struct shape *shapes;
@@ -106,7 +106,7 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
   out->arena_bytes = highest;
 }
 
-/* By shape: where the layout in hand has it. */
+/* By shape: where the current layout has it. */
 static void give_offsets(const struct fitting *f, const struct layout *in_hand, uint64_t *offsets) {
   for (int32_t i = 0; i < f->count; i++) offsets[f->shape_of[i]] = in_hand->offsets[i];
 }
@@ -123,7 +123,7 @@ static struct packing packing_of(const struct fitting *f, const int32_t *heir_of
   return (struct packing){f->shapes, f->shape_count, f->spans, heir_of};
 }
 
-/* Takes over what ejection makes of the layout in hand within the capacity. */
+/* Takes over what ejection makes of the current layout within the capacity. */
 static neap_status eject(struct fitting *f, const struct packing *packing, uint64_t capacity, int64_t work,
                          uint64_t *offsets, struct layout *out) {
   bool found = false;
@@ -174,7 +174,7 @@ static neap_status place_tight_first(struct fitting *f, const struct packing *pa
   return NEAP_OK;
 }
 
-/* What is not within the goal is not taken over. Plans get dearer where it is, though it is lower. */
+/* What is not within the goal is not taken over. Plans get more expensive where it is, though it is lower. */
 static neap_status place_large_first(struct fitting *f, const struct packing *packing, uint64_t *offsets,
                                      struct layout *out) {
   const uint64_t goal = goal_of(f, out);
@@ -182,7 +182,7 @@ static neap_status place_large_first(struct fitting *f, const struct packing *pa
                       offsets, out);
 }
 
-/* Parts the shapes and mends the layout in hand, in which those of one shape still lie at one offset. Where
+/* Parts the shapes and mends the current layout, in which those of one shape still lie at one offset. Where
  * the least is asked for and not found, the gap is halved. */
 static neap_status mend(struct fitting *f, struct region *region, struct layout *out) {
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
@@ -270,7 +270,8 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
   if (!shapes || !spans || !offsets) status = neap_fail(NEAP_OUT_OF_MEMORY, "layout: out of memory");
   for (int64_t i = 0; status == NEAP_OK && i < count; i++) {
     if (buffers[i].upper <= buffers[i].lower)
-      status = neap_fail(NEAP_INVALID_ARGUMENT, "layout: buffer %lld lives from %lld up to %lld",
+      status = neap_fail(NEAP_INVALID_ARGUMENT,
+                         "layout: buffer %lld: upper must be above lower (lower %lld, upper %lld)",
                          (long long)i, (long long)buffers[i].lower, (long long)buffers[i].upper);
     shapes[i] = (struct shape){.first = (int32_t)i, .count = 1};
     spans[i] = (struct span){buffers[i].lower, buffers[i].upper, buffers[i].size};
@@ -288,7 +289,7 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
   *result = (neap_layout_result){found.height, found.lower_bound, found.height == found.least};
   RETURN_IF(capacity > 0 && found.height > capacity, NEAP_OVER_BUDGET,
             "%s within a capacity of %llu bytes; the least height found is %llu",
-            capacity < found.least ? "there is no layout" : "no layout was found",
+            capacity < found.least ? "layout: no layout exists" : "layout: no layout was found",
             (unsigned long long)capacity, (unsigned long long)found.height);
   return NEAP_OK;
 }

@@ -285,7 +285,7 @@ static neap_status place(struct placing *p, struct region *region, const struct 
   for (int32_t k = 0; k < span_count(packing); k++)
     p->unit = greatest_divisor(p->unit, packing->spans[k].size);
   uint64_t goal = limits->enough > result->lower_bound ? limits->enough : result->lower_bound;
-  if (goal == UINT64_MAX) goal--; /* which stands for no height at all */
+  if (goal == UINT64_MAX) goal--; /* which means no height at all */
   if (p->unit > 0) goal = goal / p->unit * p->unit;
   p->tried = region_alloc(region, (size_t)packing->count, sizeof *p->tried);
   RETURN_IF(!p->tried, NEAP_OUT_OF_MEMORY, "layout: out of memory");

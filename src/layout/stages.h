@@ -33,11 +33,11 @@ enum staging {
    * gets. They have many times as many small ones, which fit almost anywhere but make the search for all
    * hopeless. `work` is of the search. */
   LARGE_BY_SEARCH,
-  /* The large ones, whose neighbours are few, by ejection. `work` is of ejection. */
+  /* The large ones, whose neighbours are few, by ejection. `work` limits ejection. */
   LARGE_BY_EJECTION,
   /* Those that live where it is tightest. A plan that uses its budget is tight at a few positions of a long
    * step, far apart and tied to each other by what is kept from one to the next; the rest of the step has
-   * room. They are placed as place_shapes does it, else by ejection. `work` is of ejection. */
+   * room. They are placed as place_shapes does it, else by ejection. `work` limits ejection. */
   TIGHT_FIRST,
   STAGINGS
 };

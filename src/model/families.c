@@ -113,7 +113,7 @@ static neap_status read_sizes(const struct model_keys *keys, struct transformer 
     char name[128];
     int64_t value;
     if (!get_integer(keys, row->key, &value)) {
-      RETURN_IF(row->needed, NEAP_BAD_FORMAT, "%s: %s is missing, or is no whole number", keys->path,
+      RETURN_IF(row->needed, NEAP_BAD_FORMAT, "%s: %s is missing, or not an integer", keys->path,
                 key_text(keys, row->key, name));
       continue;
     }
@@ -146,7 +146,7 @@ static neap_status read_activation(const struct model_keys *keys, struct transfo
     }
   return neap_fail(NEAP_UNSUPPORTED,
                    "%s: config.json: the activation is '%s'; silu, gelu, gelu_new, gelu_pytorch_tanh and "
-                   "relu are computed",
+                   "relu are supported",
                    keys->path, name);
 }
 
@@ -166,7 +166,7 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
   RETURN_IF(share != 1 ||
                 (get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned) && turned != head),
             NEAP_UNSUPPORTED,
-            "%s: rotary positions turn a part of each head alone; heads that are turned whole are computed",
+            "%s: rotary positions rotate only a part of each head; only whole heads are supported",
             keys->path);
   t->rotary_base =
       real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
@@ -178,7 +178,7 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
             (double)t->rotary_base);
   if (kind == NULL || strcmp(kind, "default") == 0 || strcmp(kind, "none") == 0) return NEAP_OK;
   RETURN_IF(strcmp(kind, "linear") != 0 && strcmp(kind, "llama3") != 0, NEAP_UNSUPPORTED,
-            "%s: rotary positions are scaled by '%s'; linear and llama3 are computed", keys->path, kind);
+            "%s: rotary positions are scaled by '%s'; linear and llama3 are supported", keys->path, kind);
   t->scaling.factor =
       real_or(keys, (struct key){"rope_scaling.factor|rope_parameters.factor", "rope.scaling.factor"}, 0);
   RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT,
@@ -221,12 +221,11 @@ static neap_status read_image(const struct model_keys *keys, struct transformer 
                     t->image[1] >= t->patch && t->image[2] >= t->patch && t->image[1] <= SIDE_MOST &&
                     t->image[2] <= SIDE_MOST && t->image[1] % t->patch == 0 && t->image[2] % t->patch == 0 &&
                     side_of(keys->config, "patch_size", 1) == t->patch;
-  RETURN_IF(
-      !good, NEAP_BAD_FORMAT,
-      "%s: config.json: takes images of %lldx%lldx%lld in squares of %lld; sides must be up to %d and whole "
-      "squares, of 1 to %d channels",
-      keys->path, (long long)t->image[0], (long long)t->image[1], (long long)t->image[2], (long long)t->patch,
-      SIDE_MOST, CHANNELS_MOST);
+  RETURN_IF(!good, NEAP_BAD_FORMAT,
+            "%s: config.json: has images of %lldx%lldx%lld in squares of %lld; sides must be at most %d and "
+            "divide into whole squares, with 1 to %d channels",
+            keys->path, (long long)t->image[0], (long long)t->image[1], (long long)t->image[2],
+            (long long)t->patch, SIDE_MOST, CHANNELS_MOST);
   *context = t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
   return NEAP_OK;
 }
@@ -236,7 +235,7 @@ static neap_status read_image(const struct model_keys *keys, struct transformer 
 /* Fails where a flag of config.json asks for what is not computed. */
 static neap_status need_flag(const struct model_keys *keys, const char *name, bool computed) {
   RETURN_IF(get_flag(keys, name, computed) != computed, NEAP_UNSUPPORTED,
-            "%s: config.json: '%s' is %s; models are computed where it is %s", keys->path, name,
+            "%s: config.json: '%s' is %s; only %s is supported", keys->path, name,
             computed ? "false" : "true", computed ? "true" : "false");
   return NEAP_OK;
 }
@@ -292,7 +291,8 @@ static neap_status settle_bert(const struct model_keys *keys, struct transformer
   const char *places = get_text(keys, (struct key){"position_embedding_type", NULL});
   (void)t;
   RETURN_IF(places != NULL && strcmp(places, "absolute") != 0, NEAP_UNSUPPORTED,
-            "%s: config.json: 'position_embedding_type' is '%s'; 'absolute' is computed", keys->path, places);
+            "%s: config.json: 'position_embedding_type' is '%s'; only 'absolute' is supported", keys->path,
+            places);
   TRY(need_flag(keys, "is_decoder", false));
   return need_flag(keys, "tie_word_embeddings", true);
 }
@@ -313,10 +313,9 @@ static neap_status check_layer_types(const struct model_keys *keys, const struct
   for (int64_t i = 0; types != NULL && i < t->layers; i++) {
     const char *type = json_string_value(json_array_get(types, (size_t)i));
     const char *own = (i + 1) % t->full_every == 0 ? "full_attention" : "sliding_attention";
-    RETURN_IF(
-        type == NULL || strcmp(type, own) != 0, NEAP_UNSUPPORTED,
-        "%s: config.json: 'layer_types' has '%s' for layer %lld; models are computed where it is '%s' there",
-        keys->path, type != NULL ? type : "nothing", (long long)i, own);
+    RETURN_IF(type == NULL || strcmp(type, own) != 0, NEAP_UNSUPPORTED,
+              "%s: config.json: 'layer_types' has '%s' for layer %lld; only '%s' is supported there",
+              keys->path, type != NULL ? type : "nothing", (long long)i, own);
   }
   return NEAP_OK;
 }
@@ -339,8 +338,8 @@ static neap_status settle_gemma2(const struct model_keys *keys, struct transform
   TRY(read_cap(keys, (struct key){"final_logit_softcapping", "final_logit_softcapping"}, 30, &t->logit_cap));
   t->window = 4096;
   get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
-  RETURN_IF(t->window < 1, NEAP_BAD_FORMAT, "%s: a window of %lld tokens; it must be 1 or more", keys->path,
-            (long long)t->window);
+  RETURN_IF(t->window < 1, NEAP_BAD_FORMAT, "%s: the window has %lld tokens; it must have 1 or more",
+            keys->path, (long long)t->window);
   TRY(check_layer_types(keys, t));
   TRY(need_flag(keys, "use_bidirectional_attention", false));
   return settle_gemma(keys, t);
@@ -364,7 +363,7 @@ static neap_status settle_opt(const struct model_keys *keys, struct transformer 
   RETURN_IF(get_integer(keys, (struct key){"word_embed_proj_dim", NULL}, &width) && width != t->width,
             NEAP_UNSUPPORTED,
             "%s: config.json: 'word_embed_proj_dim' is %lld, but the width is %lld; embeddings of another "
-            "width are not computed",
+            "width are not supported",
             keys->path, (long long)width, (long long)t->width);
   t->norm_last = !get_flag(keys, "do_layer_norm_before", true);
   if (t->norm_last || get_flag(keys, "_remove_final_layer_norm", false))
@@ -573,8 +572,8 @@ static neap_status find_family(const struct model_keys *keys, const struct famil
     if (strstr(read, own) != NULL) continue;
     snprintf(read + strlen(read), sizeof read - strlen(read), "%s%s", read[0] != '\0' ? ", " : "", own);
   }
-  return neap_fail(NEAP_UNSUPPORTED, "%s: is a model of the family '%s'; families that are read are %s",
-                   keys->path, name, read);
+  return neap_fail(NEAP_UNSUPPORTED, "%s: has the family '%s'; the supported families are %s", keys->path,
+                   name, read);
 }
 
 neap_status family_describe(const struct model_keys *keys, const struct family **family,
@@ -596,7 +595,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
   else
     TRY(read_rotary(keys, t));
   RETURN_IF(*context < 1 || *context > INT32_MAX, NEAP_BAD_FORMAT,
-            "%s: the context length is missing, or is no number from 1 on", keys->path);
+            "%s: the context length is missing, or not a number of 1 or more", keys->path);
   t->tied = get_flag(keys, "tie_word_embeddings", t->tied);
   if ((*family)->settle != NULL) TRY((*family)->settle(keys, t));
   return transformer_check(keys->path, t);
@@ -718,13 +717,12 @@ static neap_status add_rotary(const struct writing *w, const struct transformer 
 
 static neap_status add_caps(const struct writing *w, const struct transformer *t) {
   const float scalar = 1 / (t->attention_scale * t->attention_scale);
-  RETURN_IF(
-      lroundf(scalar) != gguf_scalar(t), NEAP_UNSUPPORTED,
-      "'query_pre_attn_scalar' is %g: a GGUF file does not say it, and has %lld for such a model; write "
-      "the model as a folder",
-      (double)scalar, (long long)gguf_scalar(t));
+  RETURN_IF(lroundf(scalar) != gguf_scalar(t), NEAP_UNSUPPORTED,
+            "'query_pre_attn_scalar' is %g: a GGUF file cannot store it, and implies %lld for such a model; "
+            "write the model as a folder",
+            (double)scalar, (long long)gguf_scalar(t));
   RETURN_IF(!(t->score_cap > 0 && t->logit_cap > 0), NEAP_UNSUPPORTED,
-            "'attn_logit_softcapping' and 'final_logit_softcapping': a GGUF file has both (got %g and %g); "
+            "'attn_logit_softcapping' and 'final_logit_softcapping': a GGUF file needs both (got %g and %g); "
             "write the model as a folder",
             (double)t->score_cap, (double)t->logit_cap);
   TRY(add_pair(w, "attn_logit_softcapping", gguf_pair_f32("", t->score_cap)));

@@ -23,7 +23,7 @@ struct family {
   const char *classifier_class;  /* and for its classifier of texts; NULL: it has no classifier */
   const char *prefix;            /* of names in a folder, which some files leave out; NULL: none does */
   struct transformer layers;     /* what is fixed, with the names of weights in a folder */
-  const char *gguf_names[PARTS]; /* the same in a GGUF file, in which %d stands for the number of a block */
+  const char *gguf_names[PARTS]; /* the same in a GGUF file, in which %d means the number of a block */
   enum task_kind kind;
   bool transposed; /* folder: matrices of the blocks are [in, out] */
   bool permuted;   /* GGUF: the two halves of heads of queries and keys lie row by row beside each other */

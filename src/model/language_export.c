@@ -168,7 +168,7 @@ static neap_status check_empty(const char *folder) {
     files += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
   closedir(open);
   RETURN_IF(files > 0, NEAP_INVALID_ARGUMENT,
-            "%s: is a folder that has files; name another one, or give --force", folder);
+            "%s: is a folder with files in it; name another one, or give --force", folder);
   return NEAP_OK;
 }
 
@@ -176,7 +176,7 @@ static neap_status make_folder(const struct language_export *from, const char *f
   struct stat base, there;
   *made = mkdir(folder, 0777) == 0;
   if (*made) return NEAP_OK;
-  RETURN_IF(errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be made: %s", folder, strerror(errno));
+  RETURN_IF(errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be created: %s", folder, strerror(errno));
   RETURN_IF(stat(from->base, &base) == 0 && stat(folder, &there) == 0 && base.st_dev == there.st_dev &&
                 base.st_ino == there.st_ino,
             NEAP_INVALID_ARGUMENT, "%s: is the folder of the model itself; name another one", folder);

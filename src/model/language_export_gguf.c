@@ -172,11 +172,10 @@ static neap_status read_tensor(void *context, int32_t index, float *data) {
 static neap_status check(const struct gguf_export *x, const char *path) {
   const struct language_model *m = &x->base.model;
   struct stat base, there;
-  RETURN_IF(
-      m->transformer.activation != m->family->layers.activation, NEAP_UNSUPPORTED,
-      "%s: has another activation than the family '%s' has in a GGUF file, which does not say it; write "
-      "the model as a folder",
-      m->path, m->family->model_type);
+  RETURN_IF(m->transformer.activation != m->family->layers.activation, NEAP_UNSUPPORTED,
+            "%s: has another activation than the family '%s', and a GGUF file cannot store it; write the "
+            "model as a folder",
+            m->path, m->family->model_type);
   RETURN_IF(stat(m->path, &base) == 0 && stat(path, &there) == 0 && base.st_dev == there.st_dev &&
                 base.st_ino == there.st_ino,
             NEAP_INVALID_ARGUMENT, "%s: is the file of the model itself; name another one", path);

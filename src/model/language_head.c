@@ -49,7 +49,7 @@ static neap_status read_labels(const struct model_keys *keys, struct region *reg
                                struct task_labels *labels) {
   const char *problem = json_string_value(json_object_get(keys->config, "problem_type"));
   RETURN_IF(problem != NULL && strcmp(problem, "multi_label_classification") == 0, NEAP_UNSUPPORTED,
-            "%s: config.json: 'problem_type' is '%s'; a class for each text and regression are computed",
+            "%s: config.json: 'problem_type' is '%s'; one class per text and regression are supported",
             keys->path, problem);
   TRY(read_names(keys, region, labels));
   labels->values = labels->count == 1 || (problem != NULL && strcmp(problem, "regression") == 0);
@@ -67,8 +67,8 @@ static neap_status read_file(const struct model_keys *keys, const char *name, st
   RETURN_IF(path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", keys->path);
   if (access(path, F_OK) != 0) return NEAP_OK;
   *value = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-  RETURN_IF(*value == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT, "%s: line %d: is no JSON: %s",
-            path, error.line, error.text);
+  RETURN_IF(*value == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
+            "%s: line %d: is not valid JSON: %s", path, error.line, error.text);
   return NEAP_OK;
 }
 
@@ -80,16 +80,16 @@ static neap_status take_pooling(const char *path, const json_t *pooling, struct 
     if (strncmp(key, "pooling_mode", 12) != 0 || !json_is_true(value)) continue;
     mean = mean || strcmp(key, "pooling_mode_mean_tokens") == 0;
     first = first || strcmp(key, "pooling_mode_cls_token") == 0;
-    RETURN_IF(strcmp(key, "pooling_mode_mean_tokens") != 0 && strcmp(key, "pooling_mode_cls_token") != 0,
-              NEAP_UNSUPPORTED,
-              "%s: 1_Pooling/config.json: '%s' is true; the mean of the tokens and the first "
-              "token are computed",
-              path, key);
+    RETURN_IF(
+        strcmp(key, "pooling_mode_mean_tokens") != 0 && strcmp(key, "pooling_mode_cls_token") != 0,
+        NEAP_UNSUPPORTED,
+        "%s: 1_Pooling/config.json: '%s' is true; the mean of the tokens and the first token are supported",
+        path, key);
   }
-  RETURN_IF(mean && first, NEAP_UNSUPPORTED,
-            "%s: 1_Pooling/config.json: asks for the mean and the first token, side by side; one of them is "
-            "computed",
-            path);
+  RETURN_IF(
+      mean && first, NEAP_UNSUPPORTED,
+      "%s: 1_Pooling/config.json: asks for both the mean and the first token; only one of them is supported",
+      path);
   if (first) head->vector = STACK_FIRST;
   return NEAP_OK;
 }
@@ -105,7 +105,7 @@ static neap_status take_modules(const char *path, const json_t *modules, struct 
     RETURN_IF(strcmp(leaf, "Normalize") != 0 && strcmp(leaf, "Transformer") != 0 &&
                   strcmp(leaf, "Pooling") != 0,
               NEAP_UNSUPPORTED,
-              "%s: modules.json: module %zu is '%s'; Transformer, Pooling and Normalize are computed", path,
+              "%s: modules.json: module %zu is '%s'; Transformer, Pooling and Normalize are supported", path,
               i, type);
   }
   return NEAP_OK;
@@ -173,7 +173,7 @@ static neap_status take_pixels(const char *path, const json_t *object, int64_t c
                     pixels->deviation));
   for (int64_t c = 0; c < channels; c++) {
     RETURN_IF(!(pixels->deviation[c] > 0), NEAP_BAD_FORMAT,
-              "%s: preprocessor_config.json: 'image_std' has %g; it must be positive", path,
+              "%s: preprocessor_config.json: 'image_std' has %g; its values must be positive", path,
               pixels->deviation[c]);
     pixels->mean[c] /= factor;
     pixels->deviation[c] /= factor;
@@ -205,7 +205,7 @@ neap_status language_head_read(const struct model_keys *keys, const struct famil
       ends_with(name, "ForSequenceClassification") || ends_with(name, "ForImageClassification");
   *head = (struct language_head){.own = NEAP_HEAD_TOKENS, .vector = STACK_MEAN};
   RETURN_IF(classifies && !family_is_encoder(family), NEAP_UNSUPPORTED,
-            "%s: config.json: is a %s; classifiers of models of the family 'bert' are computed", keys->path,
+            "%s: config.json: is a %s; classifiers are supported for models of the family 'bert'", keys->path,
             name);
   if (!family_is_encoder(family)) return NEAP_OK;
   if (classifies) {
@@ -230,14 +230,13 @@ neap_status language_head_settle(const char *path, const struct language_head *h
   const struct task_labels *own = head->labels.count > 0 ? &head->labels : &two;
   neap_head asked = options->head != NEAP_HEAD_USUAL ? options->head : head->own;
   if (options->head == NEAP_HEAD_USUAL && asked == NEAP_HEAD_SENTENCE) asked = NEAP_HEAD_CLASSES;
-  RETURN_IF(
-      asked != NEAP_HEAD_TOKENS && !family_is_encoder(family), NEAP_INVALID_ARGUMENT,
-      "%s: is a model of the family '%s', which tells the next token; texts of a class each, and vectors of "
-      "sentences, are for models of the family 'bert'",
-      path, family->model_type);
+  RETURN_IF(asked != NEAP_HEAD_TOKENS && !family_is_encoder(family), NEAP_INVALID_ARGUMENT,
+            "%s: has the family '%s', which predicts the next token; classes of texts and vectors of "
+            "sentences need a model of the family 'bert'",
+            path, family->model_type);
   RETURN_IF(asked != NEAP_HEAD_CLASSES && family->kind == TASK_IMAGES, NEAP_INVALID_ARGUMENT,
-            "%s: is a model of images: it tells classes, and it %s; finetune gives it a new one", path,
-            head->own == NEAP_HEAD_CLASSES ? "has nothing else" : "has no classifier");
+            "%s: is a model of images: it predicts classes, and it %s; finetune adds a classifier", path,
+            head->own == NEAP_HEAD_CLASSES ? "has no other output" : "has no classifier");
   if (asked != NEAP_HEAD_CLASSES) leave_out(t, of_classes, 2);
   if (asked == NEAP_HEAD_TOKENS) return NEAP_OK;
   leave_out(t, of_tokens, 3);

@@ -61,7 +61,7 @@ static neap_status find_tensor(struct language_model *m, const char *name, struc
   const struct gguf_tensor *t = &m->gguf.tensors[o->tensor];
   o->rank = t->rank;
   memcpy(o->dims, t->dims, sizeof o->dims);
-  RETURN_IF(!t->known, NEAP_UNSUPPORTED, "%s: tensor '%s' is stored as %s, which is not read", m->path, name,
+  RETURN_IF(!t->known, NEAP_UNSUPPORTED, "%s: tensor '%s' has the unsupported type %s", m->path, name,
             gguf_type_name(t->type) != NULL ? gguf_type_name(t->type) : "a type without a name");
   return NEAP_OK;
 }
@@ -79,7 +79,7 @@ static neap_status names_of(struct language_model *m, const struct origin *o, bo
   } else {
     struct transformer as_stored = m->transformer;
     RETURN_IF(in_gguf == NULL, NEAP_UNSUPPORTED,
-              "%s: '%s' has no name in a GGUF file; models of the family '%s' are not written as one",
+              "%s: '%s' has no name in a GGUF file; models of the family '%s' cannot be written as one",
               m->path, owner, m->family->model_type);
     as_stored.parts[o->part].name = in_gguf;
     transformer_name(&as_stored, o->part, o->block, stored);
@@ -144,8 +144,8 @@ static neap_status add_origin(struct language_model *m, enum part part, int64_t 
     m->origin_count++;
     return language_file_form(m, o, folder, &o->form);
   }
-  RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which a model of the family '%s' has", m->path,
-            stored, m->family->model_type);
+  RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: tensor '%s' is missing, which a model of the family '%s' needs",
+            m->path, stored, m->family->model_type);
   m->origin_count++;
   TRY(language_file_form(m, o, folder, &o->form));
   if (o->packed != NULL) o->form.transposed = false; /* linear layers are made of all that are packed */
@@ -218,8 +218,8 @@ static neap_status open_folder(struct language_model *m, struct model_keys *keys
   RETURN_IF(config == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
   m->config = json_load_file(config, JSON_REJECT_DUPLICATES, &error);
   RETURN_IF(m->config == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
-            "%s: line %d: is no JSON: %s", config, error.line, error.text);
-  RETURN_IF(!json_is_object(m->config), NEAP_BAD_FORMAT, "%s: is no JSON object", config);
+            "%s: line %d: is not valid JSON: %s", config, error.line, error.text);
+  RETURN_IF(!json_is_object(m->config), NEAP_BAD_FORMAT, "%s: must be a JSON object", config);
   TRY(packed_weight_check(config, json_object_get(m->config, "quantization_config")));
   keys->config = m->config;
   const char *pickled = region_format(&m->region, "%s/pytorch_model.bin", m->path),
@@ -229,8 +229,8 @@ static neap_status open_folder(struct language_model *m, struct model_keys *keys
             m->path);
   RETURN_IF(access(pickled, F_OK) == 0 && access(index, F_OK) != 0 && access(whole, F_OK) != 0,
             NEAP_UNSUPPORTED,
-            "%s: is a file of Python's pickle, which is not read; convert it: python3 -c \"from transformers "
-            "import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
+            "%s: is a pickle file of Python, which is not supported; convert it: python3 -c \"from "
+            "transformers import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
             pickled, m->path, m->path);
   return weight_files_open(m->path, NULL, &m->weights);
 }
@@ -285,7 +285,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
   TRY(names_of(m, &token, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &token, &found));
   RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
-            "%s: has no matrix '%s', the embedding of a model of the family '%s'", m->path, stored,
+            "%s: the matrix '%s' is missing, the embedding of a model of the family '%s'", m->path, stored,
             m->family->model_type);
   if (m->transformer.vocabulary == 0 || m->config == NULL) m->transformer.vocabulary = token.dims[0];
   return NEAP_OK;
@@ -368,10 +368,10 @@ static int64_t usual_length(const struct language_model *m) {
 static neap_status check_image(const struct language_model *m, const neap_model_options *o) {
   const int64_t *own = m->transformer.image;
   RETURN_IF(o->length > 0 || o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,
-            "%s: is a model of images: it has no length, window or tokens to decode", m->path);
+            "%s: is a model of images: length, window and decode do not apply", m->path);
   for (int i = 0; i < 3; i++)
     RETURN_IF(o->image[i] > 0 && o->image[i] != own[i], NEAP_INVALID_ARGUMENT,
-              "%s: takes images of %lldx%lldx%lld (got %lldx%lldx%lld); ask for that size (--image)", m->path,
+              "%s: needs images of %lldx%lldx%lld (got %lldx%lldx%lld); set that size (--image)", m->path,
               (long long)own[0], (long long)own[1], (long long)own[2], (long long)o->image[0],
               (long long)o->image[1], (long long)o->image[2]);
   return NEAP_OK;
@@ -380,16 +380,15 @@ static neap_status check_image(const struct language_model *m, const neap_model_
 static neap_status check_kind(const struct language_model *m, const neap_model_options *o) {
   const bool texts = m->transformer.head != STACK_TOKENS;
   if (m->family->kind == TASK_IMAGES) return check_image(m, o);
-  RETURN_IF(
-      !texts && o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
-      "%s: has a vocabulary of %lld tokens, but there are %lld; its own tokenizer gives those of its own",
-      m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
+  RETURN_IF(!texts && o->classes > m->transformer.vocabulary, NEAP_INVALID_ARGUMENT,
+            "%s: has a vocabulary of %lld tokens, but the data have %lld; use the model's own tokenizer",
+            m->path, (long long)m->transformer.vocabulary, (long long)o->classes);
   RETURN_IF((!texts && o->regression) || o->image[0] > 0, NEAP_INVALID_ARGUMENT,
             "%s: is a language model: it predicts tokens, not values, and takes no images", m->path);
   RETURN_IF(o->decode > 0 && (texts || m->family->kind != TASK_TOKENS || o->window > 0),
             NEAP_INVALID_ARGUMENT, "%s: %s", m->path,
-            o->window > 0 ? "a graph that decodes has no other window"
-                          : "does not tell the next token: it cannot decode");
+            o->window > 0 ? "a graph that decodes cannot have another window"
+                          : "does not predict the next token, so it cannot decode");
   return NEAP_OK;
 }
 
@@ -398,21 +397,21 @@ static neap_status check_options(const struct language_model *m, const neap_mode
             NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window and decode must not be negative",
             m->path);
   TRY(check_kind(m, o));
-  RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
-            m->path, (double)o->dropout);
+  RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT,
+            "%s: dropout must be in [0, 1) (got %g)", m->path, (double)o->dropout);
   const struct transformer *t = &m->transformer;
   RETURN_IF(
       o->packed && (o->decode > 0 || !t->causal || t->head != STACK_TOKENS), NEAP_INVALID_ARGUMENT,
-      "%s: has no rows of several sequences: models that tell the next token have them, while they train",
+      "%s: cannot pack several sequences into a row: only training of models that predict the next token can",
       m->path);
   const int64_t window = t->window;
-  RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
-            "%s: a token sees a window of %lld tokens, and decoding takes no more than that (got %lld); ask "
-            "for fewer",
-            m->path, (long long)window, (long long)o->decode + 1);
+  RETURN_IF(
+      o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
+      "%s: a token sees a window of %lld tokens, and decoding cannot go beyond it (got %lld); ask for fewer",
+      m->path, (long long)window, (long long)o->decode + 1);
   const int64_t length = o->decode > 0 ? o->decode : o->length;
   RETURN_IF(m->transformer.places > 0 && length > m->transformer.places, NEAP_INVALID_ARGUMENT,
-            "%s: has places for %lld tokens (got a length of %lld)", m->path,
+            "%s: has positions for %lld tokens (got a length of %lld)", m->path,
             (long long)m->transformer.places, (long long)length);
   return NEAP_OK;
 }
@@ -431,12 +430,14 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
     struct tensor *t = &graph->tensors.data[i];
     if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0) continue;
     const int32_t index = language_file_find(m, t->name);
-    RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: nothing says where the weight '%s' is", m->path, t->name);
+    RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: the location of the weight '%s' is unknown", m->path,
+              t->name);
     const struct origin *o = &m->origins[index];
     bool same = t->rank == o->rank;
     for (int d = 0; same && d < o->rank; d++) same = t->dims[d] == o->dims[d];
-    RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: the weight '%s' is %s in the file; by its description it is %s",
-              m->path, o->name, dims_text(o->rank, o->dims).text, shape_text(t).text);
+    RETURN_IF(!same, NEAP_BAD_FORMAT,
+              "%s: the weight '%s' has shape %s in the file, but %s by its description", m->path, o->name,
+              dims_text(o->rank, o->dims).text, shape_text(t).text);
     t->kept = o->made || o->part == PART_CLASSIFIER;
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
@@ -602,7 +603,7 @@ static int gguf_flag(const struct gguf *g, const char *key) {
   return gguf_bool(g, key, &flag) ? flag : -1;
 }
 
-/* Numbers of an array, one a token; NULL: there is none. */
+/* Numbers of an array, one a token; NULL: none exists. */
 static neap_status token_numbers(struct language_model *m, const struct gguf_array *array, int64_t count,
                                  const char *key, bool real, void **numbers) {
   *numbers = NULL;

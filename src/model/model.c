@@ -35,13 +35,13 @@ static const struct file_format {
   bool masked;
   const struct file_reader *reader;
 } formats[] = {{"onnx:", ".onnx", "onnx", "onnx:FILE",
-                "the network of an ONNX file, with its weights; FILE.onnx, too", false, &onnx},
+                "a network with its weights from an ONNX file; FILE.onnx also works", false, &onnx},
                {"onnx-masked:", NULL, "onnx-masked", "onnx-masked:FILE",
-                "the same, of tokens that are masked", true, &onnx},
-               {"gguf:", ".gguf", "gguf", "gguf:FILE", "the language model of a GGUF file; FILE.gguf, too",
-                false, &language},
+                "the same, for a model of masked tokens", true, &onnx},
+               {"gguf:", ".gguf", "gguf", "gguf:FILE",
+                "a language model from a GGUF file; FILE.gguf also works", false, &language},
                {"huggingface:", NULL, "huggingface", "huggingface:DIR",
-                "the language model of a folder with config.json and safetensors; DIR, too", false,
+                "a language model from a folder with config.json and safetensors; DIR also works", false,
                 &language}};
 enum { FORMATS = sizeof formats / sizeof *formats, FOLDER = FORMATS - 1 };
 
@@ -104,7 +104,8 @@ static neap_status check_ready_made(const char *name) {
   neap_model_options usual;
   enum task_kind kind;
   RETURN_IF(zoo_usual(name, &usual, &kind) != NEAP_OK, NEAP_IO_FAILED,
-            "%s: is no ready-made model, and no model's folder or file is there now; put it back", name);
+            "%s: is not a ready-made model, and no model folder or file of this name exists; restore it",
+            name);
   return NEAP_OK;
 }
 
@@ -126,7 +127,7 @@ neap_status model_places(const char *name, int64_t length, int64_t *places) {
 
 neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
                                 neap_graph **graph) {
-  RETURN_IF(neap_model_is_file(name), NEAP_INVALID_ARGUMENT, "%s: a model of a file does not translate",
+  RETURN_IF(neap_model_is_file(name), NEAP_INVALID_ARGUMENT, "%s: a model from a file cannot translate",
             name);
   return zoo_build_decoder(name, options, beams, graph);
 }

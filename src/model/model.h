@@ -21,7 +21,7 @@ neap_status model_build_decoder(const char *name, const neap_model_options *opti
 /* What a checkpoint calls it: the name, or of a file its kind, whose digest tells which one it is. */
 const char *model_kept_name(const char *name);
 
-/* The folder or GGUF file of a language model of others; NULL: a model of this name is none. */
+/* The folder or GGUF file of a language model of others; NULL: this name is not one of these. */
 const char *model_language_path(const char *name);
 
 /* Whether a model that tells the next token can be built with options.packed. */

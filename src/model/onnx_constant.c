@@ -62,7 +62,7 @@ neap_status constant_create(struct pool *pool, int32_t type, int32_t rank, const
     RETURN_IF(dims[d] < 0 || __builtin_mul_overflow(c->elements, dims[d], &c->elements) ||
                   c->elements > ELEMENTS_LIMIT - pool->elements,
               NEAP_UNSUPPORTED,
-              "a constant with a dimension of %lld: with it constants have more than %d elements",
+              "a constant has a dimension of %lld, so that all constants exceed %d elements",
               (long long)dims[d], ELEMENTS_LIMIT);
   }
   pool->elements += c->elements;
@@ -172,11 +172,10 @@ neap_status reshape_dims(const struct onnx_file *file, const struct onnx_node *n
     fits = fits && known == elements;
   }
   if (fits) return NEAP_OK;
-  return node_fail(
-      file, node, NEAP_UNSUPPORTED,
-      "a shape of %lld elements cannot become the one that is asked for; where the file's batch or "
-      "length is fixed, export it with dynamic_shapes",
-      (long long)elements);
+  return node_fail(file, node, NEAP_UNSUPPORTED,
+                   "a shape of %lld elements cannot become the requested one; if the file has a fixed batch "
+                   "or length, export it with dynamic_shapes",
+                   (long long)elements);
 }
 
 /* One axis of a slice, as Python's. */

@@ -108,7 +108,7 @@ neap_status import_cast(struct import *m, const struct onnx_node *n) {
   if (x->constant != NULL) return cast_constant(m, n, x->constant, (int32_t)to);
   const bool same = x->integers ? to == ONNX_I64 || to == ONNX_I32 : to == ONNX_F32 || to == ONNX_F64;
   if (!same)
-    return refuse(m, "it casts '%.100s' to %s; what is computed stays float", x->name,
+    return refuse(m, "it casts '%.100s' to %s; computed values must stay float", x->name,
                   onnx_type_name((int32_t)to));
   return same_value(m, n, x);
 }
@@ -121,7 +121,7 @@ neap_status import_clip(struct import *m, const struct onnx_node *n) {
   TRY(constant_of(m, n, 1, &low));
   TRY(constant_of(m, n, 2, &high));
   if ((low != NULL && low->elements != 1) || (high != NULL && high->elements != 1))
-    return refuse(m, "its bounds are not one number each");
+    return refuse(m, "its bounds must be one number each");
   const float least = low != NULL ? (float)constant_real(low, 0) : node_real(n, "min", -INFINITY),
               most = high != NULL ? (float)constant_real(high, 0) : node_real(n, "max", INFINITY);
   if (!(least <= most))
@@ -200,7 +200,7 @@ neap_status import_pow(struct import *m, const struct onnx_node *n) {
   TRY(tensor_of(m, n, 0, &x));
   TRY(constant_of(m, n, 1, &c));
   if (c == NULL || c->elements != 1 || c->rank > input_of(m, n, 0)->rank)
-    return refuse(m, "its exponent is not one number that is known before training");
+    return refuse(m, "its exponent must be one number that is known before training");
   const double e = constant_real(c, 0);
   return set_like(m, n,
                   e == 2     ? neap_multiply(m->builder, x, x)
@@ -219,7 +219,7 @@ static neap_status import_extreme(struct import *m, const struct onnx_node *n, b
                            input_of(m, n, 1 - i)->rank);
   }
   if (n->input_count == 1) return import_identity(m, n);
-  return refuse(m, "it is read of one tensor and one number");
+  return refuse(m, "it is supported for one tensor and one number");
 }
 
 neap_status import_max(struct import *m, const struct onnx_node *n) { return import_extreme(m, n, true); }
@@ -256,7 +256,7 @@ neap_status import_prelu(struct import *m, const struct onnx_node *n) {
 neap_status import_is_nan(struct import *m, const struct onnx_node *n) {
   struct constant *no;
   TRY(need_inputs(m, n, 1));
-  if (!input_of(m, n, 0)->softmax) return refuse(m, "it is read behind Softmax alone");
+  if (!input_of(m, n, 0)->softmax) return refuse(m, "it is supported only after Softmax");
   TRY(constant_create(&m->pool, ONNX_BOOL, 0, NULL, &no));
   return set_constant(m, n, 0, no);
 }
@@ -308,7 +308,7 @@ static neap_status masked_constant(struct import *m, const struct onnx_node *n, 
 neap_status import_where(struct import *m, const struct onnx_node *n) {
   TRY(need_inputs(m, n, 3));
   const struct constant *mask = input_of(m, n, 0)->constant;
-  if (mask == NULL || mask->integers == NULL) return refuse(m, "its condition is not known before training");
+  if (mask == NULL || mask->integers == NULL) return refuse(m, "its condition must be known before training");
   for (int32_t i = 1; i < 3; i++) {
     const struct value *v = input_of(m, n, i);
     if (all_are(mask, i == 1) && covers(v, mask->rank, mask->dims) && !v->integers &&
@@ -338,7 +338,7 @@ static neap_status softmax_of(struct import *m, const struct onnx_node *n, neap_
   const bool old = m->file.opset < 13;
   const int32_t axis = axis_of(node_integer(n, "axis", old ? 1 : -1), v->rank);
   if (axis < 0 || (old && axis != v->rank - 1))
-    return refuse(m, "its axis is not one of its input%s", old ? ", or not the last one" : "");
+    return refuse(m, "its axis is not an axis of its input%s", old ? ", or not the last one" : "");
   *y = neap_softmax(m->builder, x, axis);
   return NEAP_OK;
 }

@@ -181,7 +181,7 @@ static void write_batch_norm(struct exporter *e, const struct node *n) {
   writer_real(e->w, "epsilon", a->epsilon);
   writer_real(e->w, "momentum", 1 - a->momentum);
   set(e, n, y);
-  if (a->relu || in(e, n, NORM_ADDEND) != NULL) refuse(e, n, "a fused one is not written");
+  if (a->relu || in(e, n, NORM_ADDEND) != NULL) refuse(e, n, "a fused norm cannot be written");
 }
 
 /* Rows [-1, length] without scale: centred ones by LayerNormalization, others by the mean of their squares.
@@ -241,7 +241,7 @@ static void write_pool(struct exporter *e, const struct node *n) {
   if (!most) writer_integer(e->w, "count_include_pad", a->count_padding);
   set(e, n, y);
   if (a->relu || (a->ceil && a->count_padding))
-    refuse(e, n, "a fused one, or ceil with counted padding, is not written");
+    refuse(e, n, "a fused pool, or ceil with counted padding, cannot be written");
 }
 
 static void write_global_pool(struct exporter *e, const struct node *n) {
@@ -258,7 +258,7 @@ static void write_adaptive_pool(struct exporter *e, const struct node *n) {
   const struct tensor *x = of_input(e, n, 0);
   const int64_t size = n->attributes.size, height = x->dims[2] / size, width = x->dims[3] / size;
   if (x->dims[2] % size != 0 || x->dims[3] % size != 0)
-    refuse(e, n, "regions of unequal size are not written");
+    refuse(e, n, "regions of unequal size cannot be written");
   set(e, n, pooled(e, "AveragePool", in(e, n, 0), height, width, height, width, 0));
 }
 
@@ -450,9 +450,9 @@ static void write_attention(struct exporter *e, const struct node *n) {
                 keys = packed ? length : of_input(e, n, 1)->dims[1];
   const char *x = in(e, n, 0), *k = packed ? slice(e, x, 2, heads, groups) : in(e, n, 1),
              *v = packed ? slice(e, x, 2, heads + groups, groups) : in(e, n, 2);
-  if (a->cap > 0) refuse(e, n, "attention whose scores are capped is not written");
+  if (a->cap > 0) refuse(e, n, "attention with capped scores cannot be written");
   for (int32_t i = 3; i < n->input_count; i++)
-    if (n->inputs[i] != NO_TENSOR) refuse(e, n, "attention by lengths or places is not written");
+    if (n->inputs[i] != NO_TENSOR) refuse(e, n, "attention with lengths or positions cannot be written");
   if (packed) x = slice(e, x, 2, 0, heads);
   x = times(e, by_head(e, x, heads, groups, length, depth),
             a->scale != 0 ? a->scale : 1 / sqrtf((float)depth));
@@ -488,7 +488,7 @@ static void write_rotary(struct exporter *e, const struct node *n) {
   const int64_t half = x->dims[3] / 2, heads = a->heads > 0 ? a->heads : x->dims[2],
                 rest = x->dims[2] - heads;
   if (n->input_count > ROTARY_POSITION && n->inputs[ROTARY_POSITION] != NO_TENSOR)
-    refuse(e, n, "a position that is an input is not written");
+    refuse(e, n, "a position that is an input cannot be written");
   const char *whole = in(e, n, 0), *turned = rest > 0 ? slice(e, whole, 2, 0, heads) : whole,
              *c = turns(e, a, x->dims[1], half, false), *s = turns(e, a, x->dims[1], half, true);
   const char *p = slice(e, turned, 3, 0, half), *q = slice(e, turned, 3, half, half);
@@ -567,7 +567,7 @@ static void open_dims(const struct exporter *e, int32_t id, int64_t dims[NEAP_MA
   if (open >= 0) dims[open] = -1;
 }
 
-/* Adds a node that stands for what Neap does to data itself. */
+/* Adds a node that means what Neap does to data itself. */
 static const char *data_node(struct exporter *e, const char *op, const char *x, const char *by) {
   const char *y = NODE(e->w, op, x, by);
   writer_prefix(e->w, ONNX_DATA_NODE);
@@ -612,7 +612,7 @@ neap_status onnx_export(struct onnx_writer *w, const struct export_task *task) {
   const struct neap_graph *graph = task->graph;
   RETURN_IF(task->other != NULL && (task->other->tensors.count != graph->tensors.count ||
                                     task->other->nodes.count != graph->nodes.count),
-            NEAP_INTERNAL, "graph '%s' is another one for another batch", graph->name);
+            NEAP_INTERNAL, "graph '%s' differs between two batches", graph->name);
   e.names = region_alloc(&w->region, graph->tensors.count + 1, sizeof *e.names);
   RETURN_IF_NULL(e.names);
   add_inputs(&e);
@@ -621,7 +621,7 @@ neap_status onnx_export(struct onnx_writer *w, const struct export_task *task) {
     if (write != NULL)
       write(&e, &graph->nodes.data[v]);
     else
-      refuse(&e, &graph->nodes.data[v], "this operator is not written to ONNX files");
+      refuse(&e, &graph->nodes.data[v], "this operator cannot be written to ONNX files");
   }
   if (w->status == NEAP_OK) add_outputs(&e);
   RETURN_IF(w->status != NEAP_OK, w->status, "%s", w->message);

@@ -37,7 +37,7 @@ bool onnx_type_is_real(int32_t type) {
 
 const char *onnx_type_name(int32_t type) {
   const struct type_row *row = find_type(type);
-  return row != NULL ? row->name : "a type that is not read";
+  return row != NULL ? row->name : "an unsupported type";
 }
 
 /* ---- Names ---- */
@@ -62,7 +62,8 @@ static neap_status read_location(const struct onnx_file *file, const Onnx__Tenso
     if (strcmp(key, "location") == 0) t->location = value;
     if (strcmp(key, "offset") == 0) t->offset = strtoull(value, &end, 10);
     RETURN_IF(*end != '\0' || (strcmp(key, "offset") == 0 && (value[0] < '0' || value[0] > '9')),
-              NEAP_BAD_FORMAT, "%s: tensor '%s': external data begin at '%s', which is no number", file->path,
+              NEAP_BAD_FORMAT,
+              "%s: tensor '%s': the offset of its external data is '%s'; it must be a number", file->path,
               t->name, value);
   }
   RETURN_IF(t->location == NULL || t->location[0] == '\0', NEAP_BAD_FORMAT,
@@ -73,11 +74,10 @@ static neap_status read_location(const struct onnx_file *file, const Onnx__Tenso
     leaves = leaves || (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'));
     if (strchr(part, '/') == NULL) break;
   }
-  RETURN_IF(
-      leaves, NEAP_BAD_FORMAT,
-      "%s: tensor '%s': its external data lie in '%s', outside of the model's folder; save the model with "
-      "its data beside it",
-      file->path, t->name, t->location);
+  RETURN_IF(leaves, NEAP_BAD_FORMAT,
+            "%s: tensor '%s': its external data are in '%s', outside the model's folder; save the model with "
+            "its data in the same folder",
+            file->path, t->name, t->location);
   return NEAP_OK;
 }
 
@@ -111,12 +111,12 @@ static neap_status read_data(const struct onnx_file *file, const Onnx__TensorPro
   const struct stored s = stored_in(proto);
   const bool raw = s.count == 0;
   RETURN_IF(!raw && !may_store(s.type, t->type), NEAP_BAD_FORMAT,
-            "%s: tensor '%s' of %s has its elements as %s; the file is damaged", file->path, t->name,
+            "%s: tensor '%s' of type %s stores its elements as %s; the file is damaged", file->path, t->name,
             onnx_type_name(t->type), onnx_type_name(s.type));
   const uint64_t has = raw ? s.bytes / width : s.count;
   RETURN_IF(has != (uint64_t)t->elements || (raw && s.bytes % width != 0), NEAP_BAD_FORMAT,
-            "%s: tensor '%s' has %llu elements, its shape has %lld; the file is damaged", file->path, t->name,
-            (unsigned long long)has, (long long)t->elements);
+            "%s: tensor '%s' has %llu elements, but its shape has %lld; the file is damaged", file->path,
+            t->name, (unsigned long long)has, (long long)t->elements);
   t->data = t->elements > 0 ? s.data : "";
   t->stored = s.type;
   return NEAP_OK;
@@ -133,16 +133,16 @@ static neap_status read_tensor(const struct onnx_file *file, const Onnx__TensorP
                             .rank = (int32_t)proto->n_dims,
                             .elements = 1};
   TRY(check_name(file, "a tensor", t->name));
-  RETURN_IF(type == NULL, NEAP_UNSUPPORTED, "%s: tensor '%s' has elements of type %d, which is not read",
+  RETURN_IF(type == NULL, NEAP_UNSUPPORTED, "%s: tensor '%s' has elements of the unsupported type %d",
             file->path, t->name, proto->data_type);
   RETURN_IF(proto->n_dims > NEAP_MAX_RANK, NEAP_UNSUPPORTED,
-            "%s: tensor '%s' has %zu dimensions, at most %d are read", file->path, t->name, proto->n_dims,
-            NEAP_MAX_RANK);
+            "%s: tensor '%s' has %zu dimensions; at most %d are supported", file->path, t->name,
+            proto->n_dims, NEAP_MAX_RANK);
   for (size_t d = 0; d < proto->n_dims; d++) {
     t->dims[d] = proto->dims[d];
     RETURN_IF(t->dims[d] < 0 || __builtin_mul_overflow(t->elements, t->dims[d], &t->elements) ||
                   t->elements > ELEMENTS_LIMIT,
-              NEAP_BAD_FORMAT, "%s: tensor '%s': dimension %zu of %lld gives no possible size", file->path,
+              NEAP_BAD_FORMAT, "%s: tensor '%s': dimension %zu has the invalid size %lld", file->path,
               t->name, d, (long long)t->dims[d]);
   }
   return read_data(file, proto, t, type->bytes);
@@ -200,15 +200,15 @@ static neap_status fetch(const struct onnx_file *file, const struct onnx_tensor 
   if (path == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path));
   status = file_open(path, &descriptor, &size);
   if (status != NEAP_OK)
-    TRY_DONE(neap_fail(status,
-                       "%s: tensor '%s': its data are in %s, which cannot be read; put that file beside it",
-                       file->path, t->name, path));
+    TRY_DONE(neap_fail(
+        status, "%s: tensor '%s': its data are in %s, which cannot be read; put that file next to the model",
+        file->path, t->name, path));
   if (t->offset > size || bytes > size - t->offset)
-    TRY_DONE(
-        neap_fail(NEAP_BAD_FORMAT,
-                  "%s: tensor '%s': %s has %llu bytes, but its data are %zu bytes from %llu on; it is cut or "
-                  "another model's",
-                  file->path, t->name, path, (unsigned long long)size, bytes, (unsigned long long)t->offset));
+    TRY_DONE(neap_fail(NEAP_BAD_FORMAT,
+                       "%s: tensor '%s': %s has %llu bytes, but its data are %zu bytes at offset %llu; it "
+                       "was cut or belongs to another model",
+                       file->path, t->name, path, (unsigned long long)size, bytes,
+                       (unsigned long long)t->offset));
   *own = malloc(bytes + 1);
   if (*own == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path));
   status = file_need_at(path, descriptor, t->offset, *own, bytes);
@@ -240,7 +240,7 @@ neap_status onnx_read_integers(const struct onnx_file *file, const struct onnx_t
   const size_t width = find_type(t->stored)->bytes;
   const unsigned char *data;
   unsigned char *own;
-  RETURN_IF(onnx_type_is_real(t->type), NEAP_UNSUPPORTED, "%s: tensor '%s' of %s is to be one of integers",
+  RETURN_IF(onnx_type_is_real(t->type), NEAP_UNSUPPORTED, "%s: tensor '%s' of type %s must have integers",
             file->path, t->name, onnx_type_name(t->type));
   TRY(fetch(file, t, &data, &own));
   for (int64_t i = 0; i < t->elements; i++) integers[i] = as_integer(t->stored, data + (size_t)i * width);
@@ -313,8 +313,8 @@ static neap_status read_value(const struct onnx_file *file, const Onnx__ValueInf
   v->type = tensor->elem_type;
   if (tensor->shape == NULL) return NEAP_OK;
   RETURN_IF(tensor->shape->n_dim > NEAP_MAX_RANK, NEAP_UNSUPPORTED,
-            "%s: '%s' has %zu dimensions, at most %d are read", file->path, v->name, tensor->shape->n_dim,
-            NEAP_MAX_RANK);
+            "%s: '%s' has %zu dimensions; at most %d are supported", file->path, v->name,
+            tensor->shape->n_dim, NEAP_MAX_RANK);
   v->rank = (int32_t)tensor->shape->n_dim;
   for (int32_t d = 0; d < v->rank; d++) {
     const Onnx__TensorShapeProto__Dimension *dim = tensor->shape->dim[d];
@@ -330,7 +330,8 @@ static neap_status read_opset(struct onnx_file *file, const Onnx__ModelProto *pr
     if (domain == NULL || domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0)
       file->opset = proto->opset_import[i]->version;
   }
-  RETURN_IF(file->opset < 1, NEAP_BAD_FORMAT, "%s: names no version of ONNX's operators (opset)", file->path);
+  RETURN_IF(file->opset < 1, NEAP_BAD_FORMAT, "%s: does not name its version of ONNX's operators (opset)",
+            file->path);
   return NEAP_OK;
 }
 
@@ -343,7 +344,7 @@ static bool is_tensor(const struct onnx_file *file, const char *name) {
 static neap_status check_dims(const struct onnx_file *file, const struct onnx_value *v) {
   for (int32_t d = 0; d < v->rank; d++)
     RETURN_IF(v->dims[d] < 1 && v->dims[d] != -1, NEAP_UNSUPPORTED,
-              "%s: dimension %d of '%s' is %lld; at least 1 is read", file->path, d, v->name,
+              "%s: dimension %d of '%s' must be 1 or more (got %lld)", file->path, d, v->name,
               (long long)v->dims[d]);
   return NEAP_OK;
 }
@@ -367,8 +368,8 @@ static neap_status read_values(struct onnx_file *file, const Onnx__GraphProto *g
 
 static neap_status read_graph(struct onnx_file *file, const Onnx__GraphProto *graph) {
   RETURN_IF(graph == NULL, NEAP_BAD_FORMAT, "%s: has no graph; is it an ONNX file?", file->path);
-  RETURN_IF(graph->n_sparse_initializer > 0, NEAP_UNSUPPORTED, "%s: has sparse tensors, which are not read",
-            file->path);
+  RETURN_IF(graph->n_sparse_initializer > 0, NEAP_UNSUPPORTED,
+            "%s: has sparse tensors, which are not supported", file->path);
   struct onnx_tensor *tensors = region_alloc(&file->region, graph->n_initializer, sizeof *tensors);
   struct onnx_node *nodes = region_alloc(&file->region, graph->n_node, sizeof *nodes);
   RETURN_IF(tensors == NULL || nodes == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
@@ -389,15 +390,16 @@ static neap_status read_all(const char *path, int descriptor, uint64_t bytes, st
   neap_status status;
   RETURN_IF(bytes == 0, NEAP_BAD_FORMAT, "%s: is empty", path);
   RETURN_IF(bytes > INT32_MAX, NEAP_UNSUPPORTED,
-            "%s: has %llu bytes; an ONNX file has 2^31 - 1 at most, larger weights lie in external data",
-            path, (unsigned long long)bytes);
+            "%s: has %llu bytes; an ONNX file has at most 2^31 - 1, larger weights need external data", path,
+            (unsigned long long)bytes);
   unsigned char *text = malloc((size_t)bytes);
   RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   TRY_DONE(file_need_at(path, descriptor, 0, text, (size_t)bytes));
   TRY_DONE(onnx_check_nesting(path, text, (size_t)bytes));
   file->proto = onnx__model_proto__unpack(NULL, (size_t)bytes, text);
   if (file->proto == NULL)
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: is no ONNX file, or is cut or damaged; export it again", path);
+    status =
+        neap_fail(NEAP_BAD_FORMAT, "%s: is not an ONNX file, or is cut or damaged; export it again", path);
 done:
   free(text);
   return status;

@@ -158,10 +158,10 @@ static neap_status fold_scalar_of(struct folding *f, const struct scalar_row *ro
   int64_t dims[NEAP_MAX_RANK];
   struct constant *a, *b, *z;
   if (!broadcast_dims(x->rank, x->dims, y->rank, y->dims, &rank, dims))
-    return refuse(f, "its inputs have shapes that do not go together");
+    return refuse(f, "the shapes of its inputs do not broadcast");
   if ((x->reals != NULL) != (y->reals != NULL)) return refuse(f, "its inputs have different types");
   if (x->reals != NULL ? row->real == NULL : row->integer == NULL)
-    return refuse(f, "this type of elements is not read");
+    return refuse(f, "this type of elements is not supported");
   TRY(spread(f, x, rank, dims, &a));
   TRY(spread(f, y, rank, dims, &b));
   TRY(constant_create(f->pool, row->truth ? ONNX_BOOL : x->type, rank, dims, &z));
@@ -182,7 +182,7 @@ static neap_status fold_scalar(struct folding *f) {
   const struct scalar_row *row = find_scalar(f->node->op);
   const int32_t count = f->node->input_count;
   TRY(need(f, row->inputs == 2 && count < 2 && row->real != real_max && row->real != real_min ? 2 : 1));
-  if (node_integer(f->node, "fmod", 0) != 0) return refuse(f, "fmod 1 is not read");
+  if (node_integer(f->node, "fmod", 0) != 0) return refuse(f, "fmod 1 is not supported");
   if (row->inputs == 1) return fold_scalar_of(f, row, input(f, 0), input(f, 0), &f->out[0]);
   struct constant *y;
   TRY(spread(f, input(f, 0), input(f, 0)->rank, input(f, 0)->dims, &y));
@@ -197,7 +197,7 @@ static neap_status fold_scalar(struct folding *f) {
 static neap_status convert(struct folding *f, int32_t type) {
   const struct constant *x = input(f, 0);
   if (strcmp(onnx_type_name(type), onnx_type_name(0)) == 0)
-    return refuse(f, "it casts to a type that is not read");
+    return refuse(f, "it casts to an unsupported type");
   TRY(constant_create(f->pool, type, x->rank, x->dims, &f->out[0]));
   for (int64_t i = 0; i < x->elements; i++)
     if (f->out[0]->reals != NULL)
@@ -227,7 +227,7 @@ static neap_status fold_where(struct folding *f) {
   if (!broadcast_dims(in[0]->rank, in[0]->dims, in[1]->rank, in[1]->dims, &rank, dims) ||
       !broadcast_dims(rank, dims, in[2]->rank, in[2]->dims, &rank, dims) || in[0]->integers == NULL ||
       (in[1]->reals != NULL) != (in[2]->reals != NULL))
-    return refuse(f, "its inputs do not go together");
+    return refuse(f, "the types of its inputs do not match");
   TRY(spread(f, in[0], rank, dims, &c));
   TRY(spread(f, in[1], rank, dims, &x));
   TRY(spread(f, in[2], rank, dims, &y));
@@ -274,7 +274,7 @@ static neap_status fold_squeeze(struct folding *f) {
   TRY(node_integers(f->pool, f->node, "axes", input(f, 1), &axes));
   for (int64_t i = 0; axes != NULL && i < axes->elements; i++) {
     const int32_t axis = axis_of(constant_integer(axes, i), x->rank);
-    if (axis < 0 || x->dims[axis] != 1) return refuse(f, "one of its axes is not of 1 element");
+    if (axis < 0 || x->dims[axis] != 1) return refuse(f, "one of its axes does not have 1 element");
     gone |= 1u << axis;
   }
   for (int32_t d = 0; d < x->rank; d++)
@@ -292,7 +292,7 @@ static neap_status fold_unsqueeze(struct folding *f) {
   if (axes == NULL || rank > NEAP_MAX_RANK) return refuse(f, "its axes are missing or too many");
   for (int64_t i = 0; i < axes->elements; i++) {
     const int32_t axis = axis_of(constant_integer(axes, i), (int32_t)rank);
-    if (axis < 0 || made >> axis & 1) return refuse(f, "its axes are not possible");
+    if (axis < 0 || made >> axis & 1) return refuse(f, "its axes are invalid");
     made |= 1u << axis;
   }
   for (int32_t d = 0, from = 0; d < rank; d++) dims[d] = made >> d & 1 ? 1 : x->dims[from++];
@@ -362,14 +362,14 @@ static neap_status fold_concat(struct folding *f) {
   TRY(need(f, count > 0 ? count : 1));
   const struct constant *x = input(f, 0);
   const int32_t axis = axis_of(node_integer(f->node, "axis", 0), x->rank);
-  if (axis < 0) return refuse(f, "its axis is not one of its inputs");
+  if (axis < 0) return refuse(f, "its axis is not an axis of its inputs");
   int64_t dims[NEAP_MAX_RANK];
   memcpy(dims, x->dims, sizeof dims);
   for (int32_t i = 1; i < count; i++) {
     const struct constant *part = input(f, i);
     bool fits = part->rank == x->rank && (part->reals != NULL) == (x->reals != NULL);
     for (int32_t d = 0; fits && d < x->rank; d++) fits = d == axis || part->dims[d] == x->dims[d];
-    if (!fits) return refuse(f, "its inputs do not go together");
+    if (!fits) return refuse(f, "the shapes of its inputs do not match");
     dims[axis] += part->dims[axis];
   }
   TRY(constant_create(f->pool, x->type, x->rank, dims, &f->out[0]));
@@ -400,7 +400,7 @@ static neap_status fold_gather(struct folding *f) {
   for (int64_t o = 0, at = 0; o < outer; o++)
     for (int64_t i = 0; i < ids->elements; i++, at += inner) {
       const int64_t id = ids->integers[i] < 0 ? ids->integers[i] + x->dims[axis] : ids->integers[i];
-      if (id < 0 || id >= x->dims[axis]) return refuse(f, "an index is outside of its input");
+      if (id < 0 || id >= x->dims[axis]) return refuse(f, "an index is outside its input");
       copy_elements(f->out[0], at, x, (o * x->dims[axis] + id) * inner, inner);
     }
   return NEAP_OK;
@@ -413,7 +413,8 @@ static neap_status fold_gather_nd(struct folding *f) {
   const int64_t depth = ids->rank > 0 ? ids->dims[ids->rank - 1] : 0;
   int64_t dims[2 * NEAP_MAX_RANK], strides[NEAP_MAX_RANK];
   int32_t rank = 0;
-  if (node_integer(f->node, "batch_dims", 0) != 0) return refuse(f, "batch_dims other than 0 are not read");
+  if (node_integer(f->node, "batch_dims", 0) != 0)
+    return refuse(f, "batch_dims other than 0 is not supported");
   if (ids->integers == NULL || depth < 1 || depth > x->rank ||
       ids->rank - 1 + x->rank - depth > NEAP_MAX_RANK)
     return refuse(f, "its indices do not fit its input");
@@ -427,7 +428,7 @@ static neap_status fold_gather_nd(struct folding *f) {
     for (int64_t k = 0; k < depth; k++) {
       int64_t id = ids->integers[i * depth + k];
       if (id < 0) id += x->dims[k];
-      if (id < 0 || id >= x->dims[k]) return refuse(f, "an index is outside of its input");
+      if (id < 0 || id >= x->dims[k]) return refuse(f, "an index is outside its input");
       first += id * strides[k];
     }
     copy_elements(f->out[0], i * inner, x, first, inner);
@@ -447,7 +448,7 @@ static neap_status fold_gather_elements(struct folding *f) {
   strides_of(x->rank, x->dims, strides);
   for (int64_t i = 0; i < ids->elements; i++) {
     const int64_t id = ids->integers[i] < 0 ? ids->integers[i] + x->dims[axis] : ids->integers[i];
-    if (id < 0 || id >= x->dims[axis]) return refuse(f, "an index is outside of its input");
+    if (id < 0 || id >= x->dims[axis]) return refuse(f, "an index is outside its input");
     int64_t at = id * strides[axis];
     for (int32_t d = 0; d < x->rank; d++) at += d == axis ? 0 : index[d] * strides[d];
     copy_elements(f->out[0], i, x, at, 1);
@@ -461,11 +462,12 @@ static neap_status fold_gather_elements(struct folding *f) {
 static neap_status fold_constant(struct folding *f) {
   const struct onnx_attribute *a = f->node->attributes;
   int64_t one = 1;
-  if (f->node->attribute_count != 1) return refuse(f, "it has no single value");
+  if (f->node->attribute_count != 1) return refuse(f, "it must have exactly one value");
   const bool real = a->kind == ONNX_FLOAT || a->kind == ONNX_FLOATS,
              list = a->kind == ONNX_FLOATS || a->kind == ONNX_INTS;
   if (a->kind == ONNX_TENSOR) return constant_of_tensor(f->pool, f->file, a->tensor, &f->out[0]);
-  if (!real && a->kind != ONNX_INT && a->kind != ONNX_INTS) return refuse(f, "its kind of value is not read");
+  if (!real && a->kind != ONNX_INT && a->kind != ONNX_INTS)
+    return refuse(f, "its kind of value is not supported");
   if (list) one = a->count;
   TRY(constant_create(f->pool, real ? ONNX_F32 : ONNX_I64, list ? 1 : 0, &one, &f->out[0]));
   for (int64_t i = 0; i < one; i++)
@@ -481,10 +483,9 @@ static neap_status fold_constant_of_shape(struct folding *f) {
   struct constant *value = NULL;
   TRY(need(f, 1));
   const struct constant *shape = input(f, 0);
-  if (shape->integers == NULL || shape->elements > NEAP_MAX_RANK)
-    return refuse(f, "its shape is not possible");
+  if (shape->integers == NULL || shape->elements > NEAP_MAX_RANK) return refuse(f, "its shape is invalid");
   if (a != NULL && a->kind == ONNX_TENSOR) TRY(constant_of_tensor(f->pool, f->file, a->tensor, &value));
-  if (value != NULL && value->elements != 1) return refuse(f, "its value is not one number");
+  if (value != NULL && value->elements != 1) return refuse(f, "its value must be one number");
   TRY(constant_create(f->pool, value != NULL ? value->type : ONNX_F32, (int32_t)shape->elements,
                       shape->integers, &f->out[0]));
   for (int64_t i = 0; value != NULL && i < f->out[0]->elements; i++) copy_elements(f->out[0], i, value, 0, 1);
@@ -495,10 +496,10 @@ static neap_status fold_range(struct folding *f) {
   TRY(need(f, 3));
   const struct constant *a = input(f, 0), *b = input(f, 1), *c = input(f, 2);
   if (a->elements != 1 || b->elements != 1 || c->elements != 1)
-    return refuse(f, "its inputs are not numbers");
+    return refuse(f, "its inputs must be numbers");
   const double first = constant_real(a, 0), end = constant_real(b, 0), step = constant_real(c, 0);
   const double span = ceil((end - first) / step);
-  if (step == 0 || !(span < 1e9)) return refuse(f, "its range has no end");
+  if (step == 0 || !(span < 1e9)) return refuse(f, "its range does not end");
   const int64_t count = span > 0 ? (int64_t)span : 0;
   TRY(constant_create(f->pool, a->type, 1, &count, &f->out[0]));
   for (int64_t i = 0; i < count; i++)
@@ -514,7 +515,7 @@ static neap_status fold_trilu(struct folding *f) {
   const struct constant *x = input(f, 0);
   const int64_t k = input(f, 1) != NULL && input(f, 1)->elements == 1 ? constant_integer(input(f, 1), 0) : 0;
   const bool upper = node_integer(f->node, "upper", 1) != 0;
-  if (x->rank < 2) return refuse(f, "its input is no matrix");
+  if (x->rank < 2) return refuse(f, "its input must be a matrix");
   TRY(fold_identity(f));
   const int64_t columns = x->dims[x->rank - 1], rows = x->dims[x->rank - 2];
   for (int64_t i = 0; i < x->elements; i++) {
@@ -533,7 +534,8 @@ static neap_status fold_cum_sum(struct folding *f) {
   const struct constant *x = input(f, 0);
   const int32_t axis = input(f, 1)->elements == 1 ? axis_of(constant_integer(input(f, 1), 0), x->rank) : -1;
   if (axis < 0 || node_integer(f->node, "exclusive", 0) != 0 || node_integer(f->node, "reverse", 0) != 0)
-    return refuse(f, "its axis is not one of its input, or it is exclusive or reverse, which is not read");
+    return refuse(
+        f, "its axis is not an axis of its input, or it is exclusive or reverse, which is not supported");
   int64_t strides[NEAP_MAX_RANK];
   strides_of(x->rank, x->dims, strides);
   TRY(fold_identity(f));
@@ -553,7 +555,7 @@ static neap_status fold_reduce(struct folding *f) {
   const struct constant *x = input(f, 0), *axes;
   TRY(node_integers(f->pool, f->node, "axes", input(f, 1), &axes));
   const bool all = axes == NULL || axes->elements == x->rank || x->rank == 1;
-  if (!all) return refuse(f, "of a constant only the reduction over all axes is computed");
+  if (!all) return refuse(f, "a constant can only be reduced over all axes");
   const bool keep = node_integer(f->node, "keepdims", 1) != 0, times = strcmp(f->node->op, "ReduceProd") == 0;
   const int64_t ones[NEAP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
   TRY(constant_create(f->pool, x->type, keep ? x->rank : 0, ones, &f->out[0]));

@@ -79,7 +79,7 @@ neap_status constant_tensor(struct import *m, const char *name, const struct con
     finite->reals[i] = real > (double)FLT_MAX    ? (double)FLT_MAX
                        : real < -(double)FLT_MAX ? -(double)FLT_MAX
                                                  : real;
-    if (real != real) return refuse(m, "a constant that it reads is not a number (NaN)");
+    if (real != real) return refuse(m, "a constant that it reads is NaN");
   }
   return add_parameter(m, own, finite->rank, dims, true, (struct first_values){.constant = finite}, x);
 }
@@ -115,7 +115,8 @@ neap_status tensor_of(struct import *m, const struct onnx_node *n, int32_t i, ne
   TRY(need_inputs(m, n, i + 1));
   if (v->integers)
     return refuse(
-        m, "'%.100s' are integers that are not known before training; only rows of a table are read by them",
+        m,
+        "'%.100s' contains integers that are not known before training; they can only select rows of a table",
         v->name);
   return value_tensor(m, v, x);
 }
@@ -132,7 +133,7 @@ neap_status constant_of(struct import *m, const struct onnx_node *n, int32_t i, 
   int64_t elements = 1;
   for (int32_t d = 0; d < v->rank; d++) elements *= v->dims[d];
   if (v->weight == NULL || elements > SMALL_WEIGHT)
-    return refuse(m, "input %d, '%.100s', is to be known before training, but is computed", i, v->name);
+    return refuse(m, "input %d, '%.100s', must be known before training, but it is computed", i, v->name);
   TRY(constant_of_tensor(&m->pool, &m->file, v->weight, &made));
   *c = made;
   return NEAP_OK;
@@ -186,7 +187,7 @@ neap_status set_broadcast(struct import *m, const struct onnx_node *n, int32_t f
   for (int32_t i = first; i < end; i++) {
     const struct value *v = input_of(m, n, i);
     if (!broadcast_dims(rank, dims, v->rank, v->dims, &rank, dims))
-      return refuse(m, "its inputs have shapes that do not go together");
+      return refuse(m, "the shapes of its inputs do not broadcast");
   }
   if (x >= 0 && rank > 0 && neap_shape(m->builder, x, own) == rank &&
       memcmp(own, dims, (size_t)rank * sizeof *own) != 0)
@@ -256,8 +257,8 @@ neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const str
   }
   if (best < 0 || exact > 1 || (other && m->file_batch == 1) || shape[best] > INT64_MAX / m->batch)
     return refuse(m,
-                  "the file is made for a batch of %lld, which may be one of several axes of this shape; "
-                  "export it with dynamic_shapes, or take --batch %lld",
+                  "the file was exported for a batch of %lld, which may be one of several axes of this "
+                  "shape; export it with dynamic_shapes, or use --batch %lld",
                   (long long)m->file_batch, (long long)m->file_batch);
   shape[best] = shape[best] / m->file_batch * m->batch;
   return NEAP_OK;
@@ -305,12 +306,13 @@ static neap_status import_node(struct import *m, const struct onnx_node *n) {
   bool folded = false;
   m->node = n;
   if (row == NULL && fold == NULL)
-    return refuse(m, "this operator is not read; leave it out of the model, or export another form of it");
+    return refuse(m,
+                  "this operator is not supported; remove it from the model, or export another form of it");
   for (int32_t i = 0; i < n->input_count; i++)
     if (n->inputs[i][0] != '\0' && value_find(m, n->inputs[i]) == NULL)
       return node_fail(
           &m->file, n, NEAP_BAD_FORMAT,
-          "it reads '%.100s', which no node before it makes; nodes must be in order, without cycles",
+          "it reads '%.100s', which no earlier node makes; nodes must be in order, without cycles",
           n->inputs[i]);
   if (strncmp(n->name, ONNX_DATA_NODE, strlen(ONNX_DATA_NODE)) == 0) {
     TRY(need_inputs(m, n, 1));
@@ -318,9 +320,9 @@ static neap_status import_node(struct import *m, const struct onnx_node *n) {
   }
   if (fold != NULL) TRY(fold_node(m, n, fold, &folded));
   if (folded) return NEAP_OK;
-  if (row == NULL) return refuse(m, "it is read only where its inputs are known before training");
+  if (row == NULL) return refuse(m, "it is supported only if its inputs are known before training");
   if (m->file.opset < row->opset)
-    return refuse(m, "it is read from opset %lld on; export the model with that or a newer one",
+    return refuse(m, "it is supported from opset %lld on; export the model with that or a newer one",
                   (long long)row->opset);
   return with_node(m, row->read(m, n));
 }

@@ -60,7 +60,7 @@ extern const int32_t operator_count;
 
 /* ---- Values ---- */
 
-struct value *value_find(const struct import *m, const char *name); /* NULL: there is none */
+struct value *value_find(const struct import *m, const char *name); /* NULL: none exists */
 
 /* Adds a value. NEAP_BAD_FORMAT: there is one of this name. */
 neap_status value_add(struct import *m, const char *name, struct value **out);

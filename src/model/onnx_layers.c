@@ -22,7 +22,7 @@ static neap_status read_numbers(struct import *m, const struct onnx_node *n, con
   for (int32_t i = 0; i < axes; i++) numbers[2 - axes + i] = a->integers[i];
   for (int i = 0; i < 2; i++)
     if (numbers[i] < 1 || numbers[i] > INT32_MAX)
-      return refuse(m, "%s %lld is not possible", name, (long long)numbers[i]);
+      return refuse(m, "%s must be 1 or more (got %lld)", name, (long long)numbers[i]);
   return NEAP_OK;
 }
 
@@ -33,7 +33,7 @@ static neap_status pad_same(struct import *m, const struct value *x, int32_t axe
                   whole = (count - 1) * w->stride[i] + (w->size[i] - 1) * w->dilation[i] + 1 - size;
     w->padding[i] = whole > 0 ? whole / 2 : 0;
     if (whole > 0 && whole % 2 != 0)
-      return refuse(m, "auto_pad pads one side more than the other, which is not read");
+      return refuse(m, "auto_pad pads one side more than the other, which is not supported");
   }
   return NEAP_OK;
 }
@@ -49,7 +49,7 @@ static neap_status read_padding(struct import *m, const struct onnx_node *n, con
   for (int32_t i = 0; i < axes; i++) {
     const int64_t before = pads->integers[i], behind = pads->integers[axes + i];
     if (before != behind || before < 0 || before > INT32_MAX)
-      return refuse(m, "pads %lld before and %lld behind an axis: only as many on both sides are read",
+      return refuse(m, "pads %lld before and %lld after an axis: both sides must have the same padding",
                     (long long)before, (long long)behind);
     w->padding[2 - axes + i] = before;
   }
@@ -63,7 +63,7 @@ static neap_status read_window(struct import *m, const struct onnx_node *n, cons
   const int32_t axes = x->rank - 2;
   *w = (struct window){.size = {1, 1}};
   if (axes < 1 || axes > 2)
-    return refuse(m, "its input has %d dimensions; images [N, C, H, W] and sequences [N, C, L] are read",
+    return refuse(m, "its input has %d dimensions; images [N, C, H, W] and sequences [N, C, L] are supported",
                   x->rank);
   TRY(read_numbers(m, n, "strides", axes, 1, w->stride));
   TRY(read_numbers(m, n, "dilations", axes, 1, w->dilation));
@@ -75,7 +75,7 @@ static neap_status read_window(struct import *m, const struct onnx_node *n, cons
   TRY(read_padding(m, n, x, axes, w));
   if (axes == 1) w->stride[0] = w->stride[1], w->dilation[0] = w->dilation[1];
   if (w->stride[0] != w->stride[1] || w->dilation[0] != w->dilation[1])
-    return refuse(m, "strides or dilations that differ by axis are not read");
+    return refuse(m, "strides or dilations that differ by axis are not supported");
   return NEAP_OK;
 }
 
@@ -136,13 +136,13 @@ neap_status import_conv_transpose(struct import *m, const struct onnx_node *n) {
   const struct onnx_attribute *out = onnx_attribute(n, "output_padding");
   if (v->rank != 4 || input_of(m, n, 0)->rank != 4 || node_integer(n, "group", 1) != 1 ||
       onnx_attribute(n, "output_shape") != NULL || strcmp(node_text(n, "auto_pad", "NOTSET"), "NOTSET") != 0)
-    return refuse(m, "images, one group, pads and no output_shape are read");
+    return refuse(m, "only images with one group, pads and no output_shape are supported");
   TRY(read_window(m, n, &v->dims[2], &w));
   TRY(optional_tensor(m, n, 2, &bias));
   for (int i = 0; i < 2; i++)
     extra[i] = out != NULL && out->kind == ONNX_INTS && out->count == 2 ? out->integers[i] : 0;
   if (extra[0] != extra[1] || w.dilation[1] != 1)
-    return refuse(m, "dilations, and an output_padding that differs by axis, are not read");
+    return refuse(m, "dilations, and an output_padding that differs by axis, are not supported");
   const union attributes a = {.conv = {.stride = w.stride[1],
                                        .dilation = 1,
                                        .groups = 1,
@@ -174,7 +174,7 @@ neap_status import_matmul(struct import *m, const struct onnx_node *n) {
   TRY(tensor_of(m, n, 0, &x));
   TRY(tensor_of(m, n, 1, &y));
   const struct value *a = input_of(m, n, 0), *b = input_of(m, n, 1);
-  if (a->rank == 0 || b->rank == 0) return refuse(m, "a number is no matrix");
+  if (a->rank == 0 || b->rank == 0) return refuse(m, "its inputs must be matrices, not numbers");
   if (a->rank == 1) x = neap_reshape(m->builder, x, 2, (int64_t[]){1, a->dims[0]});
   if (b->rank == 1) y = neap_reshape(m->builder, y, 2, (int64_t[]){b->dims[0], 1});
   const neap_tensor z = product(m, x, y, false, false);
@@ -196,7 +196,7 @@ neap_status import_gemm(struct import *m, const struct onnx_node *n) {
   TRY(tensor_of(m, n, 1, &y));
   TRY(optional_tensor(m, n, 2, &c));
   const struct value *weight = input_of(m, n, 1), *bias = input_of(m, n, 2);
-  if (input_of(m, n, 0)->rank != 2 || weight->rank != 2) return refuse(m, "its inputs are no matrices");
+  if (input_of(m, n, 0)->rank != 2 || weight->rank != 2) return refuse(m, "its inputs must be matrices");
   if (!left && right && alpha == 1 && beta == 1 &&
       (bias == NULL || (bias->rank == 1 && bias->dims[0] == weight->dims[0])))
     return set_output(m, n, 0, neap_linear_with(m->builder, x, y, c));
@@ -213,7 +213,7 @@ neap_status import_gemm(struct import *m, const struct onnx_node *n) {
 static neap_status read_statistic(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x) {
   struct value *v = input_of(m, n, i);
   if (v == NULL || v->rank != 1 || (v->weight == NULL && v->constant == NULL))
-    return refuse(m, "its running mean and variance are no weights of the file");
+    return refuse(m, "its running mean and variance must be weights of the file");
   const int32_t readers = ++v->readers;
   const char *name =
       readers > 1 || v->in_graph ? region_format(&m->region, "%s.%d", v->name, readers) : v->name;
@@ -238,7 +238,7 @@ neap_status import_batch_norm(struct import *m, const struct onnx_node *n) {
       return refuse(m, "its input %d does not fit the channels of its first", i);
   for (int32_t i = 1; i < n->output_count; i++)
     if (n->outputs[i][0] != '\0' && m->file.opset < 14)
-      return refuse(m, "its statistics as outputs are not read");
+      return refuse(m, "its statistics as outputs are not supported");
   TRY(read_statistic(m, n, 3, &v.running_mean));
   TRY(read_statistic(m, n, 4, &v.running_variance));
   const neap_batch_norm_options o = {.epsilon = node_real(n, "epsilon", 1e-5f),
@@ -260,7 +260,7 @@ static neap_status import_row_norm(struct import *m, const struct onnx_node *n, 
   const struct value *v = input_of(m, n, 0);
   const int32_t axis = axis_of(node_integer(n, "axis", -1), v->rank);
   int64_t length = 1;
-  if (axis < 0) return refuse(m, "its axis is not one of its input");
+  if (axis < 0) return refuse(m, "its axis is not an axis of its input");
   for (int32_t d = axis; d < v->rank; d++) length *= v->dims[d];
   for (int32_t i = 1; i < 3; i++) {
     const struct value *w = input_of(m, n, i);
@@ -270,7 +270,7 @@ static neap_status import_row_norm(struct import *m, const struct onnx_node *n, 
       return refuse(m, "its scale or bias does not fit the axes that it normalises");
   }
   for (int32_t i = 1; i < n->output_count; i++)
-    if (n->outputs[i][0] != '\0') return refuse(m, "its mean and deviation as outputs are not read");
+    if (n->outputs[i][0] != '\0') return refuse(m, "its mean and deviation as outputs are not supported");
   const struct row_norm_attributes a = {length, 1, 1, node_real(n, "epsilon", 1e-5f), centred};
   return set_output(m, n, 0, builder_row_norm(m->builder, x, a, flat(m, gamma), flat(m, beta)));
 }
@@ -317,7 +317,7 @@ neap_status import_lrn(struct import *m, const struct onnx_node *n) {
                                         .alpha = node_real(n, "alpha", 1e-4f),
                                         .beta = node_real(n, "beta", 0.75f),
                                         .k = node_real(n, "bias", 1)};
-  if (o.size % 2 == 0) return refuse(m, "its size %lld is even, or not given", (long long)o.size);
+  if (o.size % 2 == 0) return refuse(m, "its size must be odd (got %lld)", (long long)o.size);
   return set_output(m, n, 0, neap_local_response_norm(m->builder, x, o));
 }
 
@@ -329,7 +329,8 @@ neap_status import_dropout(struct import *m, const struct onnx_node *n) {
   TRY(constant_of(m, n, 1, &ratio));
   const float p =
       ratio != NULL && ratio->elements == 1 ? (float)constant_real(ratio, 0) : node_real(n, "ratio", 0.5f);
-  if (n->output_count > 1 && n->outputs[1][0] != '\0') return refuse(m, "its mask as an output is not read");
+  if (n->output_count > 1 && n->outputs[1][0] != '\0')
+    return refuse(m, "its mask as an output is not supported");
   if (p == 0) return same_value(m, n, input_of(m, n, 0));
   return set_output_rank(m, n, 0, neap_dropout(m->builder, x, p), input_of(m, n, 0)->rank);
 }
@@ -343,14 +344,16 @@ static neap_status read_pool(struct import *m, const struct onnx_node *n, neap_t
   TRY(read_window(m, n, NULL, &w));
   if (input_of(m, n, 0)->rank != 4 || w.size[0] != w.size[1] || w.padding[0] != w.padding[1] ||
       w.dilation[1] != 1)
-    return refuse(m, "of windows square ones of images are read, padded alike, without dilation");
-  if (n->output_count > 1 && n->outputs[1][0] != '\0') return refuse(m, "indices as an output are not read");
+    return refuse(m, "windows must be square, on images, with equal padding and without dilation");
+  if (n->output_count > 1 && n->outputs[1][0] != '\0')
+    return refuse(m, "indices as an output are not supported");
   *o = (neap_pool_options){.size = w.size[1],
                            .stride = w.stride[1],
                            .padding = w.padding[1],
                            .ceil = node_integer(n, "ceil_mode", 0) != 0,
                            .count_padding = node_integer(n, "count_include_pad", 0) != 0};
-  if (o->ceil && o->count_padding) return refuse(m, "ceil_mode and count_include_pad together are not read");
+  if (o->ceil && o->count_padding)
+    return refuse(m, "ceil_mode and count_include_pad together are not supported");
   return NEAP_OK;
 }
 
@@ -392,7 +395,7 @@ neap_status import_resize(struct import *m, const struct onnx_node *n) {
              half = strcmp(place, "half_pixel") == 0 || strcmp(place, "pytorch_half_pixel") == 0;
   if (v->rank != 4 || strcmp(node_text(n, "mode", "nearest"), "linear") != 0 || !(corners || half) ||
       node_integer(n, "antialias", 0) != 0 || onnx_attribute(n, "axes") != NULL)
-    return refuse(m, "mode linear by half_pixel or align_corners, of images, is read");
+    return refuse(m, "only images, mode linear, half_pixel or align_corners are supported");
   int64_t dims[4];
   for (int32_t d = 0; d < 4; d++) {
     const bool by_size = sizes != NULL && sizes->elements == 4,
@@ -404,9 +407,9 @@ neap_status import_resize(struct import *m, const struct onnx_node *n) {
       return refuse(m, "its sizes or scales do not fit an image");
     dims[d] = (int64_t)size;
     if (by_scale && !by_size && d > 1 && (double)dims[d] != size)
-      return refuse(m, "a scale that makes no whole number of pixels is not read");
+      return refuse(m, "a scale that gives a fractional number of pixels is not supported");
     if (strcmp(place, "pytorch_half_pixel") == 0 && d > 1 && dims[d] == 1)
-      return refuse(m, "pytorch_half_pixel to one pixel is not read");
+      return refuse(m, "pytorch_half_pixel to one pixel is not supported");
   }
   return set_output(m, n, 0, neap_resize(m->builder, x, dims[2], dims[3], corners));
 }

@@ -99,10 +99,10 @@ static neap_status find_input(struct model *model) {
   const struct onnx_file *file = &model->import.file;
   for (int32_t i = 0; i < file->input_count; i++) {
     if (find_known(&file->inputs[i]) != NULL) continue;
-    RETURN_IF(
-        model->input != NULL, NEAP_UNSUPPORTED,
-        "%s: has the inputs '%s' and '%s'; a model that trains has one: export it with the others fixed",
-        file->path, model->input->name, file->inputs[i].name);
+    RETURN_IF(model->input != NULL, NEAP_UNSUPPORTED,
+              "%s: has the inputs '%s' and '%s'; a model for training needs exactly one: export it with the "
+              "others fixed",
+              file->path, model->input->name, file->inputs[i].name);
     model->input = &file->inputs[i];
   }
   RETURN_IF(model->input == NULL, NEAP_UNSUPPORTED, "%s: has no input to learn from", file->path);
@@ -128,15 +128,14 @@ static neap_status find_task(struct model *model, bool masked) {
         (integers ? !tasks[i].integers : in->type != ONNX_F32 || tasks[i].integers))
       continue;
     model->kind = masked && integers ? TASK_MASKED : tasks[i].kind;
-    RETURN_IF(masked && !integers, NEAP_INVALID_ARGUMENT, "%s: onnx-masked: is for models of tokens",
+    RETURN_IF(masked && !integers, NEAP_INVALID_ARGUMENT, "%s: onnx-masked: only applies to models of tokens",
               model->import.file.path);
     return NEAP_OK;
   }
-  return neap_fail(
-      NEAP_UNSUPPORTED,
-      "%s: its input '%s' has rank %d of %s; images are float [N, C, H, W], features [N, F], vectors [N, T, "
-      "K], and tokens int64 [N, T]",
-      model->import.file.path, in->name, in->rank, onnx_type_name(in->type));
+  return neap_fail(NEAP_UNSUPPORTED,
+                   "%s: its input '%s' has rank %d and type %s; images are float [N, C, H, W], features [N, "
+                   "F], vectors [N, T, K], and tokens int64 [N, T]",
+                   model->import.file.path, in->name, in->rank, onnx_type_name(in->type));
 }
 
 enum { USUAL_BATCH = 8, USUAL_LENGTH = 128, USUAL_PIXELS = 224, USUAL_CHANNELS = 3 };
@@ -161,9 +160,9 @@ static neap_status settle_dims(struct model *model, const neap_model_options *o,
                                                                                              : USUAL_PIXELS;
     model->dims[d] = asked > 0 ? asked : in->dims[d] > 0 ? in->dims[d] : usual;
     RETURN_IF(in->dims[d] > 0 && in->dims[d] != model->dims[d] && (time || d == 1 || in->rank == 3),
-              NEAP_INVALID_ARGUMENT, "%s: its input '%s' has %lld along axis %d, but %lld are asked for%s",
+              NEAP_INVALID_ARGUMENT, "%s: its input '%s' has %lld along axis %d, but %lld are requested%s",
               m->file.path, in->name, (long long)in->dims[d], d, (long long)model->dims[d],
-              time ? "; take that --length, or export it with dynamic_shapes" : "");
+              time ? "; use that --length, or export it with dynamic_shapes" : "");
   }
   return NEAP_OK;
 }
@@ -174,9 +173,9 @@ static neap_status add_known(struct model *model, const struct onnx_value *input
   struct value *v;
   struct constant *c;
   RETURN_IF(model->kind != TASK_TOKENS && model->kind != TASK_MASKED, NEAP_UNSUPPORTED,
-            "%s: has the input '%s' besides '%s'; a model that trains has one", m->file.path, input->name,
-            model->input->name);
-  RETURN_IF(input->rank != 2, NEAP_UNSUPPORTED, "%s: its input '%s' is not [N, T]", m->file.path,
+            "%s: has the input '%s' besides '%s'; a model for training needs exactly one", m->file.path,
+            input->name, model->input->name);
+  RETURN_IF(input->rank != 2, NEAP_UNSUPPORTED, "%s: its input '%s' must be [N, T]", m->file.path,
             input->name);
   TRY(value_add(m, input->name, &v));
   TRY(constant_create(&m->pool, input->type, 2, model->dims, &c));
@@ -317,14 +316,14 @@ static neap_status read_fitting(struct model *model, const char *path, bool mask
 static neap_status finish(struct model *model, const neap_model_options *o, neap_graph **graph) {
   struct import *m = &model->import;
   RETURN_IF(o->classes > model->classes && !o->regression, NEAP_INVALID_ARGUMENT,
-            "%s: tells %lld classes apart, but there are %lld; give the model a last layer of as many and "
+            "%s: predicts %lld classes, but the data have %lld; give the model a last layer of that size and "
             "export it again",
             m->file.path, (long long)model->classes, (long long)o->classes);
   RETURN_IF(o->regression && o->classes > 0 && o->classes != model->classes, NEAP_INVALID_ARGUMENT,
-            "%s: gives %lld values, but there are %lld", m->file.path, (long long)model->classes,
+            "%s: predicts %lld values, but the data have %lld", m->file.path, (long long)model->classes,
             (long long)o->classes);
   RETURN_IF(o->regression && model->kind != TASK_IMAGES && model->kind != TASK_FEATURES,
-            NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, no values", m->file.path);
+            NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, not values", m->file.path);
   const neap_tensor loss = add_loss(model, o);
   const neap_status status = neap_builder_finish(m->builder, loss, graph);
   return status == NEAP_OK
@@ -431,7 +430,7 @@ static neap_status add_plain_inputs(struct import *m) {
     const bool integers = in->type == ONNX_I64 || in->type == ONNX_I32;
     int64_t dims[NEAP_MAX_RANK] = {1};
     RETURN_IF(in->rank < 0 || (!integers && in->type != ONNX_F32), NEAP_UNSUPPORTED,
-              "%s: input '%s' of %s is not read", m->file.path, in->name, onnx_type_name(in->type));
+              "%s: input '%s' of the unsupported type %s", m->file.path, in->name, onnx_type_name(in->type));
     for (int32_t d = 0; d < in->rank; d++) dims[d] = in->dims[d] > 0 ? in->dims[d] : 2;
     TRY(value_add(m, in->name, &v));
     v->tensor =

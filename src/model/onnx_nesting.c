@@ -50,6 +50,6 @@ static bool is_shallow(const ProtobufCMessageDescriptor *kind, const unsigned ch
 
 neap_status onnx_check_nesting(const char *path, const unsigned char *bytes, size_t count) {
   RETURN_IF(!is_shallow(&onnx__model_proto__descriptor, bytes, bytes + count, 0), NEAP_BAD_FORMAT,
-            "%s: has messages more than %d deep in one another; no model has", path, DEPTH_LIMIT);
+            "%s: has messages nested more than %d deep; no model has", path, DEPTH_LIMIT);
   return NEAP_OK;
 }

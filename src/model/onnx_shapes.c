@@ -57,7 +57,7 @@ neap_status import_flatten(struct import *m, const struct onnx_node *n) {
   const struct value *v = input_of(m, n, 0);
   const int64_t axis = node_integer(n, "axis", 1), from = axis < 0 ? axis + v->rank : axis;
   int64_t dims[2] = {1, 1};
-  if (from < 0 || from > v->rank) return refuse(m, "its axis is not one of its input");
+  if (from < 0 || from > v->rank) return refuse(m, "its axis is not an axis of its input");
   for (int32_t d = 0; d < v->rank; d++) dims[d >= from] *= v->dims[d];
   return set_view(m, n, 2, dims);
 }
@@ -73,7 +73,7 @@ neap_status import_squeeze(struct import *m, const struct onnx_node *n) {
   for (int64_t i = 0; axes != NULL && i < axes->elements; i++) {
     const int32_t axis = axis_of(constant_integer(axes, i), v->rank);
     if (axis < 0 || v->dims[axis] != 1)
-      return refuse(m, "axis %lld is not of 1 element", (long long)constant_integer(axes, i));
+      return refuse(m, "axis %lld must have 1 element", (long long)constant_integer(axes, i));
     gone |= 1u << axis;
   }
   for (int32_t d = 0; d < v->rank; d++)
@@ -92,7 +92,7 @@ neap_status import_unsqueeze(struct import *m, const struct onnx_node *n) {
   if (axes == NULL || rank > NEAP_MAX_RANK) return refuse(m, "its axes are missing or too many");
   for (int64_t i = 0; i < axes->elements; i++) {
     const int32_t axis = axis_of(constant_integer(axes, i), (int32_t)rank);
-    if (axis < 0 || made >> axis & 1) return refuse(m, "its axes are not possible");
+    if (axis < 0 || made >> axis & 1) return refuse(m, "its axes are invalid");
     made |= 1u << axis;
   }
   for (int32_t d = 0, from = 0; d < rank; d++) dims[d] = made >> d & 1 ? 1 : v->dims[from++];
@@ -161,7 +161,7 @@ neap_status import_concat(struct import *m, const struct onnx_node *n) {
   const struct value *v = input_of(m, n, 0);
   const int32_t axis = axis_of(node_integer(n, "axis", 1), v->rank);
   int64_t batch = 1;
-  if (axis < 0) return refuse(m, "its axis is not one of its inputs");
+  if (axis < 0) return refuse(m, "its axis is not an axis of its inputs");
   for (int32_t i = 0; i < n->input_count; i++) {
     TRY(tensor_of(m, n, i, &parts[i]));
     if (input_of(m, n, i)->rank > 0 && input_of(m, n, i)->dims[0] == m->batch) batch = m->batch;
@@ -183,7 +183,7 @@ neap_status import_slice(struct import *m, const struct onnx_node *n) {
   bool whole = true;
   for (int32_t d = 0; d < v->rank; d++) {
     if (s.count[d] > 1 && s.step[d] != 1)
-      return refuse(m, "a step of %lld is not read", (long long)s.step[d]);
+      return refuse(m, "a step of %lld is not supported", (long long)s.step[d]);
     whole = whole && s.count[d] == v->dims[d];
   }
   if (whole) return same_value(m, n, v);
@@ -233,12 +233,11 @@ neap_status import_split_to_sequence(struct import *m, const struct onnx_node *n
   TRY(constant_of(m, n, 1, &given));
   const struct value *v = input_of(m, n, 0);
   const int32_t axis = axis_of(node_integer(n, "axis", 0), v->rank);
-  if (axis < 0 || given == NULL || given->elements < 1)
-    return refuse(m, "its axis or parts are not possible");
+  if (axis < 0 || given == NULL || given->elements < 1) return refuse(m, "its axis or parts are invalid");
   const int64_t each = constant_integer(given, 0), count = given->rank == 1 ? given->elements
                                                            : each > 0 ? (v->dims[axis] + each - 1) / each
                                                                       : 0;
-  if (count < 1 || count > PART_LIMIT) return refuse(m, "its parts are not possible");
+  if (count < 1 || count > PART_LIMIT) return refuse(m, "its parts are invalid");
   for (int64_t i = 0, left = v->dims[axis]; given->rank == 0 && i < count; left -= each, i++)
     sizes[i] = left < each ? left : each;
   if (given->rank == 1) TRY(part_sizes(m, given, count, v->dims[axis], sizes));
@@ -262,7 +261,7 @@ neap_status import_sequence_at(struct import *m, const struct onnx_node *n) {
   TRY(need_inputs(m, n, 2));
   const struct value *v = input_of(m, n, 0);
   if (v->parts == NULL || !number_of(m, n, 1, &at))
-    return refuse(m, "it is read of the parts of SplitToSequence, by a known number");
+    return refuse(m, "it is supported for the parts of SplitToSequence, with a known number");
   const int32_t part = axis_of((int64_t)at, v->part_count);
   if (part < 0) return refuse(m, "there is no part %g", at);
   return same_value(m, n, &v->parts[part]);
@@ -281,11 +280,10 @@ static neap_status find_run(struct import *m, const struct value *v, int64_t len
   const int64_t last = ids->rank > 0 ? ids->dims[ids->rank - 1] : 1, periods[] = {ids->elements, last};
   for (int64_t i = 0; i < ids->elements; i++)
     if (ID(i) < 0 || ID(i) >= length)
-      return refuse(
-          m,
-          "it reads row %lld of '%.100s', which has %lld; where that is a position, ask for a --length that "
-          "the model has",
-          (long long)ids->integers[i], v->name, (long long)length);
+      return refuse(m,
+                    "it reads row %lld of '%.100s', which has %lld; if that is a position, use a --length "
+                    "that the model has",
+                    (long long)ids->integers[i], v->name, (long long)length);
   for (int k = 0; k < 2; k++) {
     *run = (struct run){ID(0), periods[k] > 1 ? ID(1) - ID(0) : 0, periods[k]};
     bool all = run->step == 0 || run->step == 1;
@@ -294,7 +292,7 @@ static neap_status find_run(struct import *m, const struct value *v, int64_t len
     if (all) return NEAP_OK;
   }
 #undef ID
-  return refuse(m, "its indices are known, but are no run of rows");
+  return refuse(m, "its indices are known, but are not consecutive");
 }
 
 /* Rows that follow one another, or one row again and again, along an axis. */
@@ -307,7 +305,7 @@ static neap_status gather_known(struct import *m, const struct onnx_node *n, int
   struct run run;
   TRY(tensor_of(m, n, 0, &x));
   if (ids->elements < 1 || v->rank - 1 + ids->rank > NEAP_MAX_RANK)
-    return refuse(m, "its indices are none or have too many axes");
+    return refuse(m, "it has no indices, or they have too many axes");
   TRY(find_run(m, v, v->dims[axis], ids, &run));
   x = neap_slice(m->builder, x, axis, run.first, run.step == 1 ? run.period : 1);
   /* [before, of the indices, behind]: those of the run, the others of 1, which are then made as long as they
@@ -330,11 +328,12 @@ neap_status import_gather(struct import *m, const struct onnx_node *n) {
   TRY(need_inputs(m, n, 2));
   struct value *v = input_of(m, n, 0), *ids = input_of(m, n, 1);
   const int32_t axis = axis_of(node_integer(n, "axis", 0), v->rank);
-  if (axis < 0) return refuse(m, "its axis is not one of its input");
+  if (axis < 0) return refuse(m, "its axis is not an axis of its input");
   if (ids->constant != NULL && ids->constant->integers != NULL)
     return gather_known(m, n, axis, ids->constant);
   if (!ids->integers || axis != 0 || v->rank != 2)
-    return refuse(m, "numbers that are not known before training read rows of a table [rows, width] alone");
+    return refuse(m,
+                  "numbers that are not known before training can only select rows of a table [rows, width]");
   TRY(tensor_of(m, n, 0, &table));
   return set_output(m, n, 0, neap_gather(m->builder, table, ids->tensor));
 }
@@ -410,7 +409,7 @@ neap_status import_space_to_depth(struct import *m, const struct onnx_node *n) {
   if (v->rank != 4 || b < 1 || b > 4096 || d[2] % b != 0 || d[3] % b != 0)
     return refuse(m, "its blocksize does not fit its input");
   if (strcmp(node_text(n, "mode", "DCR"), "DCR") != 0)
-    return refuse(m, "mode %s is not read", node_text(n, "mode", ""));
+    return refuse(m, "mode %s is not supported", node_text(n, "mode", ""));
   return blocks(m, n, (int64_t[]){d[0], d[1], d[2] / b, b, d[3] / b, b}, (int[]){0, 3, 5, 1, 2, 4},
                 (int64_t[]){d[0], d[1] * b * b, d[2] / b, d[3] / b});
 }

@@ -18,14 +18,13 @@ neap_status packed_weight_check(const char *config_path, const json_t *config) {
   const bool eight = json_is_true(json_object_get(config, "load_in_8bit")),
              four = json_is_true(json_object_get(config, "load_in_4bit"));
   RETURN_IF(method == NULL || strcmp(method, "bitsandbytes") != 0 || (eight && !four), NEAP_UNSUPPORTED,
-            "%s: 'quantization_config': weights are stored by '%s'%s; weights of F32, F16 and BF16 are read, "
-            "those of "
-            "bitsandbytes in 4 bits (nf4), or a GGUF file",
+            "%s: 'quantization_config': weights are stored by '%s'%s; supported are F32, F16 and BF16, those "
+            "of bitsandbytes in 4 bits (nf4), and GGUF files",
             config_path, method != NULL ? method : "(no quant_method)", eight ? " in 8 bits" : "");
-  RETURN_IF(
-      type != NULL && strcmp(type, "nf4") != 0, NEAP_UNSUPPORTED,
-      "%s: 'quantization_config': weights are stored in '%s'; of bitsandbytes' types of 4 bits nf4 is read",
-      config_path, type);
+  RETURN_IF(type != NULL && strcmp(type, "nf4") != 0, NEAP_UNSUPPORTED,
+            "%s: 'quantization_config': weights are stored in '%s'; of bitsandbytes' types of 4 bits only "
+            "nf4 is supported",
+            config_path, type);
   return NEAP_OK;
 }
 
@@ -66,15 +65,15 @@ static neap_status parse_state(const struct weight_tensor *tensor, json_t **stat
   const struct safetensors *file = tensor->file;
   const struct safetensors_tensor *t = &file->tensors[tensor->index];
   json_error_t error;
-  RETURN_IF(t->bytes > MOST, NEAP_BAD_FORMAT, "%s: tensor '%s' has %llu bytes, which is no state", file->path,
-            t->name, (unsigned long long)t->bytes);
+  RETURN_IF(t->bytes > MOST, NEAP_BAD_FORMAT, "%s: tensor '%s' has %llu bytes, too many for a state",
+            file->path, t->name, (unsigned long long)t->bytes);
   char *text = malloc((size_t)t->bytes + 1);
   RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
   neap_status status = read_bytes(file, t, 0, t->bytes, text);
   if (status == NEAP_OK) {
     *state = json_loadb(text, (size_t)t->bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(*state))
-      status = neap_fail(NEAP_BAD_FORMAT, "%s: tensor '%s' is no JSON object", file->path, t->name);
+      status = neap_fail(NEAP_BAD_FORMAT, "%s: tensor '%s' must be a JSON object", file->path, t->name);
   }
   free(text);
   return status;
@@ -82,7 +81,7 @@ static neap_status parse_state(const struct weight_tensor *tensor, json_t **stat
 
 static neap_status read_shape(const json_t *shape, const struct json_place *place, struct packed_weight *p) {
   const size_t rank = json_array_size(shape);
-  if (rank < 1 || rank > NEAP_MAX_RANK) return json_bad_field(place, "shape", "is no shape");
+  if (rank < 1 || rank > NEAP_MAX_RANK) return json_bad_field(place, "shape", "must be a shape");
   p->rank = (int)rank;
   p->elements = 1;
   for (size_t i = 0; i < rank; i++) {
@@ -90,7 +89,7 @@ static neap_status read_shape(const json_t *shape, const struct json_place *plac
     p->dims[i] = json_integer_value(dim);
     if (!json_is_integer(dim) || p->dims[i] < 1 ||
         __builtin_mul_overflow(p->elements, p->dims[i], &p->elements) || p->elements > (int64_t)1 << 44)
-      return json_bad_field(place, "shape", "is no shape");
+      return json_bad_field(place, "shape", "must be a shape");
   }
   return NEAP_OK;
 }
@@ -100,7 +99,7 @@ static neap_status read_block(const json_t *state, const char *field, const stru
   uint64_t size;
   TRY(json_need_size(state, field, place, &size));
   if (size < 2 || size > 1 << 20 || size % 2 != 0)
-    return json_bad_field(place, field, "is no size of blocks");
+    return json_bad_field(place, field, "must be a block size: even, 2 or more");
   *block = (int64_t)size;
   return NEAP_OK;
 }
@@ -110,12 +109,13 @@ static neap_status read_state(const json_t *state, const char *path, struct pack
   double offset;
   TRY(read_shape(json_object_get(state, "shape"), &place, p));
   TRY(read_block(state, "blocksize", &place, &p->block));
-  RETURN_IF(p->block % 64 != 0, NEAP_UNSUPPORTED, "%s: field 'blocksize': is %lld; multiples of 64 are read",
-            path, (long long)p->block);
+  RETURN_IF(p->block % 64 != 0, NEAP_UNSUPPORTED,
+            "%s: field 'blocksize': must be a multiple of 64 (got %lld)", path, (long long)p->block);
   if (json_object_get(state, "nested_offset") == NULL) return NEAP_OK;
   const char *type = json_string_value(json_object_get(state, "nested_dtype"));
   RETURN_IF(type == NULL || strcmp(type, "float32") != 0, NEAP_UNSUPPORTED,
-            "%s: field 'nested_dtype': is '%s'; float32 is read", path, type != NULL ? type : "no text");
+            "%s: field 'nested_dtype': must be float32 (got '%s')", path,
+            type != NULL ? type : "not a string");
   TRY(read_block(state, "nested_blocksize", &place, &p->nested_block));
   TRY(json_need_number(state, "nested_offset", &place, &offset));
   p->offset = (float)offset;
@@ -136,8 +136,8 @@ static neap_status check_table(const struct weight_tensor *tensor) {
   TRY(read_bytes(file, &file->tensors[tensor->index], 0, sizeof map, map));
   for (int i = 0; i < 16; i++)
     RETURN_IF(map[i] != own[2 * i], NEAP_UNSUPPORTED,
-              "%s: tensor '%s': number %d is %.9g; in the table of nf4 it is %.9g", file->path, tensor->name,
-              i, (double)map[i], (double)own[2 * i]);
+              "%s: tensor '%s': number %d is %.9g; the table of nf4 has %.9g", file->path, tensor->name, i,
+              (double)map[i], (double)own[2 * i]);
   return NEAP_OK;
 }
 
@@ -161,7 +161,7 @@ static neap_status find_parts(const struct weight_files *files, const struct wei
   TRY(read_state(state, weight->file->path, p));
   const uint64_t scales = ceiling(p->elements, p->block), bytes = ceiling(p->elements, 2);
   RETURN_IF(p->numbers->bytes != bytes, NEAP_BAD_FORMAT,
-            "%s: tensor '%s' has %llu bytes; its %lld numbers of 4 bits have %llu", weight->file->path,
+            "%s: tensor '%s' has %llu bytes; its %lld numbers of 4 bits need %llu", weight->file->path,
             weight->name, (unsigned long long)p->numbers->bytes, (long long)p->elements,
             (unsigned long long)bytes);
   TRY(need_beside(files, weight, ".absmax", p->nested_block > 0 ? scales : 4 * scales, region, &absmax));
@@ -180,7 +180,7 @@ neap_status packed_weight_find(const struct weight_files *files, const struct we
   TRY(find_beside(files, weight->name, STATE "nf4", region, &state));
   TRY(find_beside(files, weight->name, STATE "fp4", region, &other));
   RETURN_IF(other != NULL, NEAP_UNSUPPORTED,
-            "%s: tensor '%s' is stored in fp4; of bitsandbytes' types of 4 bits nf4 is read",
+            "%s: tensor '%s' is stored in fp4; of bitsandbytes' types of 4 bits only nf4 is supported",
             weight->file->path, weight->name);
   if (state == NULL) return NEAP_OK;
   struct packed_weight *p = region_alloc(region, 1, sizeof *p);

@@ -11,7 +11,7 @@ struct neap_builder {
   char scope[NAME_LIMIT];
   bool frozen;                   /* what layers make */
   int32_t streams;               /* random streams given out */
-  int32_t counters[2][OP_COUNT]; /* for names, conv1, conv2, ...: outside of scopes, and in the one in hand */
+  int32_t counters[2][OP_COUNT]; /* for names, conv1, conv2, ...: outside of scopes, and in the current one */
 };
 
 neap_builder *neap_builder_create(const char *name) {

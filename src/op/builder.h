@@ -16,7 +16,7 @@ bool builder_usable(neap_builder *b, neap_tensor x);
 const struct tensor *builder_tensor(const neap_builder *b, neap_tensor x);
 
 /* An axis of `x` counted from the front, as attributes have it: negative ones are given from the end. One
- * that is not there stays as it is, for need_axis to refuse. */
+ * that is missing stays as it is, for need_axis to refuse. */
 int64_t builder_axis(neap_builder *b, neap_tensor x, int axis);
 
 /* Keeps the first failure, with the message of this thread; gives FAILED. */
@@ -32,7 +32,7 @@ void builder_peek(const neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_dtype dtype,
                              neap_role role, neap_initial initial, int32_t rank, const int64_t *dims);
 
-/* The attributes with what their zeros stand for, by the rows of the operator. */
+/* The attributes with what their zeros mean, by the rows of the operator. */
 union attributes builder_attributes(enum op op, union attributes given);
 
 /* Adds a node under that name; gives its first output. Inputs may be NO_TENSOR. `outputs` may be NULL. */

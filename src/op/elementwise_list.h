@@ -14,7 +14,7 @@
  * NaN stays NaN: a comparison with it is false, so what is chosen then is the branch that has it.
  *
  * The expressions are compiled in float and in double. `real` is their type; EXP, LOG, TANH, ERF, SQRT and
- * POWER(x, a) are functions of it. A macro that is not defined stands for nothing; both are undefined behind
+ * POWER(x, a) are functions of it. A macro that is not defined means nothing; both are undefined behind
  * the list. */
 #ifndef UNARY
 #define UNARY(...)

@@ -52,7 +52,7 @@ enum {
   SPARSE_INPUTS
 };
 
-/* An update of the values of all sparse parameters has behind its own inputs, which it fills up to so many,
+/* An update of the values of all sparse parameters has behind its own inputs, which it fills up to this many,
  * the indices or NO_TENSOR, then offset and positions of each parameter: where values are of 16 bits, these
  * round as they would in the dense tensors. */
 enum { UPDATE_SLOTS = 4 };
@@ -92,7 +92,7 @@ enum evaluation {
 /* What changes in the attributes of an operator where a graph evaluates. */
 typedef void op_evaluated(union attributes *attributes);
 
-/* How a node falls into nodes over some of the rows (dimension 0) of its operands. Bit i stands for operand
+/* How a node falls into nodes over some of the rows (dimension 0) of its operands. Bit i means operand
  * i, all bits for any number of them; an operand that is not named is given whole to each part. Zeroed: it
  * does not. */
 struct row_split {
@@ -111,7 +111,7 @@ enum across_ranks {
 
 enum { ALL_OPERANDS = -1 };
 
-/* Where the split hangs on shapes and attributes: changes the row's, or zeroes it. */
+/* Where the split depends on shapes and attributes: changes the row's, or zeroes it. */
 typedef void op_split(const struct neap_graph *graph, const struct node *node, struct row_split *split);
 
 enum { MAX_SLOTS = 8 };
@@ -134,7 +134,7 @@ struct op_row {
   bool seeds;                /* a loss: its gradient assumes d loss / d loss = 1 where no gradient has come */
   int32_t slots;             /* of inputs, where some are optional: graph_apply fills up what is not given */
   type_set takes[MAX_SLOTS]; /* by slot: the types that a graph stores there; 0: TYPES_FLOAT (node_takes) */
-  int32_t addend;  /* 1 + the slot of what the result is added to, where that is given; 0: there is none */
+  int32_t addend;  /* 1 + the slot of what the result is added to, where that is given; 0: none exists */
   int32_t lies_as; /* 1 + a slot: the output lies in memory as this input does, whoever chooses; 0: not */
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */

@@ -4,7 +4,7 @@
 /* Rows go into a state that is equal but for the length of axis 1, and no shorter. */
 static neap_status infer_cache_write(const struct neap_graph *graph, const struct node *node,
                                      struct tensor *outputs) {
-  (void)outputs; /* there are none */
+  (void)outputs; /* none exist */
   const struct tensor *state = node_input(graph, node, CACHE_STATE),
                       *rows = node_input(graph, node, CACHE_ROWS);
   TRY(need_real(graph, node, -2, "a state [N, S, ...]"));

@@ -9,7 +9,7 @@
 
 /* C(t, m): least forward steps, each backward step's own included, with m slots of hidden states, one of
  * which holds the chain's input (section 3.1); with `internal` > 0 a step may also be run once and all of it
- * kept, in so many slots (section 3.3). */
+ * kept, in this many slots (section 3.3). */
 struct bptt {
   int32_t steps, slots, internal;
   struct region region;

@@ -7,7 +7,7 @@
 
 /* The cheapest schedule of the shape above within a budget, by branch and bound with a limit on nodes and,
  * where `seconds` is above 0, on time. `cutoff`: only one that costs less is wanted. NEAP_OVER_BUDGET: none
- * was found, and `out` is empty. `proved`, in both cases: there is none cheaper, or none at all. `bound`:
+ * was found, and `out` is empty. `proved`, in both cases: none exists cheaper, or none at all. `bound`:
  * none below the cutoff costs less. NEAP_UNSUPPORTED: no solver. */
 neap_status checkmate_solve(const neap_step *step, uint64_t budget, const struct milp_limits *limits,
                             struct schedule *out, bool *proved, double *bound);

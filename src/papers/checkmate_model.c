@@ -17,7 +17,7 @@ struct building {
   struct checkmate_model *m;
   const neap_step *step;
   double byte_unit;
-  bool *useful;        /* by value: something from the stage in hand on may read it */
+  bool *useful;        /* by value: something from the current stage on may read it */
   int32_t *live;       /* by place in step->readers: whether the value lives at that reader's slot */
   int32_t *first_live; /* by value: of its first reader in the stage; with none, whether it is kept on */
 };
@@ -94,7 +94,7 @@ static neap_status add_columns(struct building *b) {
 
 /* ---- Rows ---- */
 
-/* A term of the row in hand; what a constant adds is taken from the row's bounds. */
+/* A term of the current row; what a constant adds is taken from the row's bounds. */
 static neap_status add_term(struct building *b, int32_t variable, double value) {
   struct milp *milp = &b->m->milp;
   if (variable == ZERO) return NEAP_OK;

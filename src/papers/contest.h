@@ -10,7 +10,7 @@ struct contest {
   uint64_t budget;      /* resident bytes included */
   enum effort effort;   /* where it is quick the least peak wins, not the least cost */
   struct schedule *out; /* the best so far */
-  uint64_t peak;        /* its peak; UINT64_MAX: there is none yet */
+  uint64_t peak;        /* its peak; UINT64_MAX: none exists yet */
   double cost;          /* its cost */
 };
 

@@ -10,7 +10,7 @@ struct grouped {
   int32_t group, vertex;
 };
 
-/* Scratch, by vertex unless it says otherwise. The set in hand owns the vertices inside it. */
+/* Scratch, by vertex unless it says otherwise. The current set owns the vertices inside it. */
 struct divider {
   struct division *division;
   int32_t *owner, *place;  /* the set; where the vertex stands in it */

@@ -30,7 +30,7 @@ struct runtime {
   uint64_t limit, used;  /* bytes of values */
   double clock;          /* cost of all that has run */
   bool *resident, *made; /* by tensor */
-  int32_t *locks;        /* by tensor: nodes in hand that read it, and one for an output at the end */
+  int32_t *locks;        /* by tensor: current nodes that read it, and one for an output at the end */
   int32_t *reads_left;   /* by tensor: of the order itself */
   double *access;        /* by tensor: the clock at its last use */
   int32_t *component;    /* by tensor, while it is evicted */
@@ -136,7 +136,7 @@ static neap_status evict_if_released(struct runtime *r, int32_t t) {
   return producer_of(r, t)->repeatable ? evict(r, t) : NEAP_OK;
 }
 
-/* Evicts until so many bytes more fit. NEAP_OVER_BUDGET: nothing is left that may go. */
+/* Evicts until this many bytes more fit. NEAP_OVER_BUDGET: nothing is left that may go. */
 static neap_status make_room(struct runtime *r, uint64_t bytes) {
   while (r->used + bytes > r->limit) {
     int32_t victim = -1;

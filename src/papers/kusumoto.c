@@ -20,7 +20,7 @@ struct sweep {
   double small, large;     /* ratios of the programme's budgets, up to twice the least and beyond */
 };
 
-/* Has the strategy in hand been scored? By a 64-bit digest (FNV-1a): a false yes passes one over. */
+/* Has the current strategy been scored? By a 64-bit digest (FNV-1a): a false yes passes one over. */
 static neap_status is_known(struct sweep *s, bool *known) {
   uint64_t digest = 14695981039346656037u;
   for (size_t i = 0; i < s->search.chain.count; i++)

@@ -22,7 +22,7 @@ static bool bit(const uint64_t *set, int32_t vertex) { return set[vertex / 64] >
 
 static void put(uint64_t *set, int32_t vertex) { set[vertex / 64] |= (uint64_t)1 << (vertex % 64); }
 
-/* Vertices of a set with a successor outside it; a pinned one has one beyond the graph, as it were. */
+/* Vertices of a set with a successor outside it; a pinned one counts as having one. */
 static bool on_boundary(const struct forward_graph *g, const uint64_t *set, int32_t vertex) {
   if (g->pinned[vertex]) return true;
   for (int32_t k = g->after_start[vertex]; k < g->after_start[vertex + 1]; k++)

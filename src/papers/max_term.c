@@ -12,7 +12,7 @@ static uint64_t set_bytes(const struct max_term_search *s, int32_t child) {
   return child < 0 ? 0 : s->division->sets.data[child].bytes;
 }
 
-/* The shortest path through the accessibility graph: a deque of places from which the one in hand can be
+/* The shortest path through the accessibility graph: a deque of places from which the current one can be
  * reached, by rising bytes. Returns what stays; `from` has the path. */
 static uint64_t solve_linear(struct max_term_search *s, const struct closed_set *set, uint64_t term) {
   const int32_t cuts = set->cut_end - set->cut_begin, *cut = s->division->cuts.data + set->cut_begin,

@@ -1,7 +1,7 @@
-/* What stays of a divided forward graph for a max term: Feng and Huang 2018. A closed set of at most so many
- * bytes inside is a segment: nothing of it stays. A larger one is divided: into its branches; or at all of
- * its cuts; or, when it is linear, at the cuts on the shortest path through its accessibility graph, where an
- * edge leads from cut to cut when at most so many bytes lie between, and a vertex weighs its bytes. */
+/* What stays of a divided forward graph for a max term: Feng and Huang 2018. A closed set of at most this
+ * many bytes inside is a segment: nothing of it stays. A larger one is divided: into its branches; or at all
+ * of its cuts; or, when it is linear, at the cuts on the shortest path through its accessibility graph, where
+ * an edge leads from cut to cut when at most this many bytes lie between, and a vertex weighs its bytes. */
 #ifndef NEAP_PAPERS_MAX_TERM_H
 #define NEAP_PAPERS_MAX_TERM_H
 

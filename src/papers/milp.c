@@ -93,7 +93,7 @@ static void *open_library(const char *name) {
   return library;
 }
 
-/* NULL: it is not there. */
+/* NULL: it is missing. */
 static void *find(void *library, const char *name) {
   void *function = library != NULL ? dlsym(library, name) : NULL;
   if (library != NULL && function == NULL) missing(dlerror());

@@ -27,7 +27,7 @@ neap_status milp_add_row(struct milp *milp, double lower, double upper);
 neap_status milp_add_term(struct milp *milp, int32_t column, double value);
 void milp_free(struct milp *milp);
 
-/* NULL where there is a solver; else why there is none. The first call loads it. */
+/* NULL where there is a solver; else why none exists. The first call loads it. */
 const char *milp_missing(void);
 
 struct milp_limits {
@@ -38,7 +38,7 @@ struct milp_limits {
 
 struct milp_outcome {
   bool found;    /* a solution that keeps all limits */
-  bool finished; /* the search ended: what was found is optimal, or there is none below the cutoff */
+  bool finished; /* the search ended: what was found is optimal, or none exists below the cutoff */
   double bound;  /* no solution below the cutoff costs less */
 };
 

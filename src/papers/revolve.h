@@ -12,7 +12,7 @@
  * least number of repetitions with C(slots + r, slots) >= steps. Both at least 1. */
 int64_t revolve_forward_steps(int64_t steps, int32_t slots);
 
-/* A schedule with so many, appended to `out`. */
+/* A schedule with this many, appended to `out`. */
 neap_status revolve_operations(int32_t steps, int32_t slots, chain_operations *out);
 
 /* The row: a step as a chain, by the number of slots. */

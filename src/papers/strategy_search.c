@@ -44,7 +44,7 @@ static void extend(struct strategy_search *p, int32_t from, int32_t to, uint64_t
   }
 }
 
-/* The front of the set in hand: from the overhead that is wanted to the one that is not, while bytes fall;
+/* The front of the current set: from the overhead that is wanted to the one that is not, while bytes fall;
  * stored by rising bytes. */
 static neap_status store_front(struct strategy_search *p, int32_t set) {
   const size_t start = p->points.count;

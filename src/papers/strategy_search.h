@@ -20,7 +20,7 @@ struct strategy_search {
   double width;              /* of a bucket */
   bool most;                 /* memory-centric */
   int32_t *first;            /* set -> its first point; has one more */
-  struct strategy_point *in; /* scratch: by bucket, the best so far of the set in hand */
+  struct strategy_point *in; /* scratch: by bucket, the best so far of the current set */
   int32_t in_low, in_high;   /* the buckets that it uses */
   VECTOR(struct strategy_point) points;
   VECTOR(int32_t) chain; /* a strategy: indices of L_1 .. L_k */

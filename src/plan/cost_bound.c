@@ -35,7 +35,7 @@ struct bounding {
   struct region region;
   double limit;        /* bytes of values and workspace */
   double finest;       /* capacity of a cost of 1 where nothing else limits it */
-  double scale;        /* the same in the network in hand */
+  double scale;        /* the same in the current network */
   uint8_t *side;       /* by node, of the cut that is looked at */
   bool *held, *wanted; /* by tensor: the cut's node reads it; it was made before and is read after */
   double wanted_bytes;
@@ -134,7 +134,7 @@ static bool can_repeat(const struct bounding *b, int32_t v) {
   return node->repeatable && node->update_count == 0 && !loses_input(b, v);
 }
 
-/* Rounded down: then no cut becomes dearer. */
+/* Rounded down: then no cut becomes more expensive. */
 static int64_t capacity_of(const struct bounding *b, double amount) {
   return (int64_t)fmin(amount * b->scale, (double)FLOW_UNBOUNDED);
 }
@@ -226,7 +226,7 @@ static double look_at(struct bounding *b, int32_t v) {
   return room_beside(b, v);
 }
 
-/* Nodes that are looked at: all, or so many of each part of the step. */
+/* Nodes that are looked at: all, or this many of each part of the step. */
 static int32_t stride_of(const neap_step *step, int32_t parts) {
   return 1 + step->node_count / (parts * BOUND_SAMPLES);
 }

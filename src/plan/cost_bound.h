@@ -6,7 +6,7 @@
 #include "step/step.h"
 
 /* The least cost of a schedule with a peak of at most `budget` bytes, resident ones included, from below;
- * infinite where it shows that there is none.
+ * infinite where it shows that none exists.
  *
  * Take any node c and the position of its first run. Some nodes have run by then in every schedule (B: what c
  * needs, directly or not, and the readers of a tensor before its update), some have not (A: what needs c).

@@ -110,7 +110,7 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
   const bool quick = options->effort == EFFORT_QUICK;
   *missing = 0;
   for (int32_t i = 0; i < planner_count;) {
-    /* The first two, and in a quick look each, may make the others needless. */
+    /* The first two, and in a quick look each, may make the others superfluous. */
     const int most = quick || i < 2 ? 1 : TASKS;
     struct task tasks[TASKS] = {{0}};
     int count = 0;

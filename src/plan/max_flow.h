@@ -21,7 +21,7 @@ struct flow {
   VECTOR(int32_t) level, cursor, path;
 };
 
-/* Empties the network and gives it so many nodes. Starts from a zeroed struct; flow_free in the end. All
+/* Empties the network and gives it this many nodes. Starts from a zeroed struct; flow_free in the end. All
  * return NEAP_OUT_OF_MEMORY. */
 neap_status flow_reset(struct flow *flow, int32_t nodes);
 neap_status flow_connect(struct flow *flow, int32_t from, int32_t to, int64_t capacity);

@@ -22,7 +22,7 @@ struct live_set {
 struct regression {
   const neap_step *step;
   struct region region;
-  uint64_t ignored;    /* values of so many bytes or fewer are not followed */
+  uint64_t ignored;    /* values of this many bytes or fewer are not followed */
   uint64_t everything; /* bytes of all values and workspaces */
   size_t *need_start;  /* by node, and the end: where its needs begin */
   int32_t *needs;      /* inputs that are followed, rising, each once */
@@ -35,7 +35,7 @@ struct regression {
 
   /* Of one search. */
   VECTOR(struct live_set) sets;
-  VECTOR(int32_t) members, heap, table; /* heap: open sets; table: sets by hash, -1 where there is none */
+  VECTOR(int32_t) members, heap, table; /* heap: open sets; table: sets by hash, -1 if none exists */
   uint64_t best;
   int64_t limit; /* on the work */
 
@@ -212,7 +212,7 @@ static neap_status expand(struct regression *r, int32_t set) {
 /* ---- Searches ---- */
 
 /* What is known of the least peak of a walk that begins with `peak` bytes and then has these values live,
- * after so much work. */
+ * after this much work. */
 static neap_status search(struct regression *r, const int32_t *ids, int32_t count, uint64_t peak,
                           int64_t work, struct search_end *end) {
   r->sets.count = r->members.count = r->heap.count = r->table.count = 0;
@@ -304,7 +304,7 @@ static neap_status search_each(struct regression *r, uint64_t *bound) {
   return NEAP_OK;
 }
 
-/* Once more those that may raise the bound, with so much work each, up to the limit on all. */
+/* Once more those that may raise the bound, with this much work each, up to the limit on all. */
 static neap_status search_again(struct regression *r, int64_t work, int64_t limit, uint64_t *bound) {
   for (int32_t v = r->step->node_count; v-- > 0 && r->work < limit;) {
     const uint64_t best = r->ends[v].best, at_once = bytes_at_once(r, v);

@@ -27,7 +27,7 @@ struct way {
   struct neap_plan *found; /* the cheapest within the budget; NULL: none */
   struct neap_plan *near;  /* the first that nearly fits and was not repaired; NULL: none */
   bool is_near;            /* the limit is little below the one of that, or to begin anew takes seconds */
-  bool goes_back;          /* to that one: with less there is none */
+  bool goes_back;          /* to that one: with less none exists */
 };
 
 /* There is time for more than a first layout. */
@@ -37,7 +37,7 @@ static bool is_careful(const struct way *w) {
 
 static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
 
-/* What a plan must cost less than; NULL: there is none. */
+/* What a plan must cost less than; NULL: none exists. */
 static const struct neap_plan *best_of(const struct way *w) { return w->found != NULL ? w->found : w->best; }
 
 /* What the planner finds within the limit, laid out. No plan, and no layout, where the schedule does not cost

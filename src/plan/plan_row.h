@@ -13,7 +13,7 @@ extern const struct planner_options quick_look; /* any plan within the budget, w
 
 /* The cheapest plan within the budget that one planner leads to. Where a layout needs more, the planner gets
  * less; a loose one's is repaired (plan/repair.h). `*out`: NULL where no plan would cost less than `best`
- * (NULL: there is none), beside which one repair is enough. NEAP_OVER_BUDGET: none is found. */
+ * (NULL: none exists), beside which one repair is enough. NEAP_OVER_BUDGET: none is found. */
 neap_status plan_row(const neap_step *step, uint64_t budget, const struct planner *planner,
                      const struct planner_options *options, const struct neap_plan *best,
                      struct neap_plan **out);

@@ -9,7 +9,7 @@ struct planner {
   const char *source;  /* paper, section; NULL: none */
   const char *graphs;  /* which it takes */
   const char *promise; /* what holds for its schedules, beyond being valid */
-  int32_t auto_limit;  /* `auto` asks this row for steps of at most so many nodes */
+  int32_t auto_limit;  /* `auto` asks this row for steps of at most this many nodes */
   bool loose;          /* where the layout of a schedule wastes memory, any other near it will do */
   planner_function *plan;
   least_function *least; /* NULL: whoever wants the least asks `plan` for less and less */

@@ -18,7 +18,7 @@ static uint64_t live_of(const struct neap_plan *plan) { return plan->peak_bytes 
 
 static uint64_t tight_above(uint64_t live) { return live + live / TIGHTNESS; }
 
-/* Bytes of arena that will do where so much lives. */
+/* Bytes of arena that will do where this much lives. */
 static uint64_t enough_for(const struct demand *demand, uint64_t live) {
   const uint64_t tight = tight_above(live);
   return demand->goal != GOAL_FIT && tight < demand->capacity ? tight : demand->capacity;
@@ -91,7 +91,7 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
   return fits(r, plan) && (is_quick(r->demand) || is_tight(r, plan));
 }
 
-/* With this plan, and so many layouts in vain: no more is asked, or it is no use. */
+/* With this plan, and this many layouts in vain: no more is asked, or it is no use. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
   if (in_vain >= (fits(r, best) ? REPAIR_PATIENCE_TIGHT : REPAIR_PATIENCE)) return true;
@@ -101,14 +101,14 @@ static bool ends_with(const struct repair *r, const struct neap_plan *best, int 
 static bool done(const struct repair *r) { return ends_with(r, r->best, r->in_vain); }
 
 /* Costs more than a tight layout is REPAIR_TIGHT_WORTH. */
-static bool is_dearer(double cost, const struct neap_plan *plan) {
+static bool is_costlier(double cost, const struct neap_plan *plan) {
   return cost > plan->cost * REPAIR_TIGHT_WORTH;
 }
 
 static bool better(const struct repair *r, const struct neap_plan *a, const struct neap_plan *b) {
   if (fits(r, a) != fits(r, b)) return fits(r, a);
   if (!fits(r, a)) return a->arena_bytes < b->arena_bytes;
-  if (is_dearer(a->cost, b) || is_dearer(b->cost, a)) return a->cost < b->cost;
+  if (is_costlier(a->cost, b) || is_costlier(b->cost, a)) return a->cost < b->cost;
   if (is_tight(r, a) != is_tight(r, b)) return is_tight(r, a);
   return a->cost < b->cost;
 }
@@ -140,7 +140,7 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
 
 enum { LAYOUTS = 2, ATTEMPTS = 2 };
 
-/* A search from a schedule near the one in hand. It sees the repair as it was when it began, so that several
+/* A search from a schedule near the current one. It sees the repair as it was when it began, so that several
  * run side by side and do the same as one after the other. */
 struct attempt {
   const struct repair *repair;
@@ -179,7 +179,7 @@ static neap_status tighten(struct attempt *a, const struct schedule *schedule, s
 static bool may_help(const struct attempt *a, double cost) {
   const struct repair *r = a->repair;
   if (suits(r, a->best) && cost >= a->best->cost * (1 - 1e-9)) return false;
-  return !fits(r, a->best) || !is_dearer(cost, a->best);
+  return !fits(r, a->best) || !is_costlier(cost, a->best);
 }
 
 /* Within the capacity first: what is not tight may still be the best. */
@@ -222,7 +222,7 @@ static bool is_hopeless(const struct attempt *a) {
   return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / REPAIR_HOPELESS_SHARE;
 }
 
-/* What is REPAIR_DEAR dearer than the start, which is well searched, can become cheaper. */
+/* What is REPAIR_DEAR more expensive than the start, which is well searched, can become cheaper. */
 static bool is_dear(const struct repair *r, const struct search *search) {
   return search->timeline.excess == 0 && search->timeline.cost > r->cost + REPAIR_DEAR * r->step->base_cost;
 }
@@ -324,7 +324,7 @@ static neap_status go_on(struct repair *r, int round) {
   return status;
 }
 
-/* The planner's own schedules, with so much effort: whichever is asked first is taken where it will do. */
+/* The planner's own schedules, with this much effort: whichever is asked first is taken where it will do. */
 static neap_status try_schedules(struct repair *r, const struct schedule *const *schedules, int count,
                                  enum layout_effort effort) {
   enum { MOST = 2 };
@@ -386,7 +386,7 @@ static neap_status try_near(struct repair *r) {
                                              .layouts = LAYOUTS};
     }
     TRY(run_attempts(r, attempts, count));
-    if (fits(r, r->best) && r->laid_out == laid_out) break; /* too dear, and less memory is dearer */
+    if (fits(r, r->best) && r->laid_out == laid_out) break; /* too dear, and less memory is more expensive */
   }
   for (int i = 0; i < further && !done(r) && !fits(r, r->best); i++) TRY(go_on(r, i));
   return fits(r, r->best) ? go_on(r, 0) : NEAP_OK;

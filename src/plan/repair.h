@@ -25,7 +25,7 @@ struct demand {
   enum layout_effort layout;
 };
 
-/* Little is lacking: what is searched for with so much less memory will mostly fit. */
+/* Little is lacking: what is searched for with this much less memory will mostly fit. */
 static inline bool nearly_fits(uint64_t arena_bytes, uint64_t capacity) {
   return arena_bytes <= capacity + capacity / NEARLY_SHARE;
 }

@@ -7,8 +7,8 @@
 struct bytes {
   struct copy copy;
   const neap_byte_input *input;
-  int32_t old;           /* the input in the old graph; NO_TENSOR: there is none */
-  int32_t image, window; /* what stands for it in the new one */
+  int32_t old;           /* the input in the old graph; NO_TENSOR: none exists */
+  int32_t image, window; /* what means it in the new one */
 };
 
 static int32_t find_input(const struct neap_graph *graph, const neap_byte_input *input) {

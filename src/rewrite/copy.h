@@ -8,7 +8,7 @@ struct copy {
   const struct neap_graph *from;
   struct neap_graph *to;
   int32_t *map;        /* tensor of `from` -> tensor of `to`; -1: not there yet */
-  VECTOR(int32_t) ids; /* of the node in hand */
+  VECTOR(int32_t) ids; /* of the current node */
 };
 
 /* Starts with a copy of the resident tensors that are wanted (NULL: all). On failure nothing is left behind.

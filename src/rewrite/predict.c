@@ -13,7 +13,7 @@ static bool is_wanted(const struct neap_graph *graph, const struct node *node, e
   return any;
 }
 
-/* Marks the storages that what is marked hangs on; what a node updates hangs on its inputs. */
+/* Marks the storages that what is marked depends on; what a node updates depends on its inputs. */
 static void mark_wanted(const struct neap_graph *graph, enum updates updates, bool *wanted) {
   for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
@@ -23,7 +23,7 @@ static void mark_wanted(const struct neap_graph *graph, enum updates updates, bo
   }
 }
 
-/* Copies what the marked storages hang on. */
+/* Copies what the marked storages depend on. */
 static neap_status copy_wanted(const struct neap_graph *graph, enum updates updates, bool *wanted,
                                struct neap_graph **out) {
   struct copy copy;

@@ -19,14 +19,14 @@ neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out);
 
 /* The forward graph that makes the named outputs and nothing else, by the rules of evaluation: what no output
- * hangs on is gone, inputs, parameters and states too. NEAP_INVALID_ARGUMENT: the graph names no output. */
+ * depends on is gone, inputs, parameters and states too. NEAP_INVALID_ARGUMENT: the graph names no output. */
 neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Of a graph that predicts and has states that are prepared: the part that prepares them, without outputs, or
  * the other one. Inputs, parameters and states all stay in both. */
 neap_status rewrite_part(const struct neap_graph *graph, bool prepares, struct neap_graph **out);
 
-/* Without the nodes that neither the loss nor the right answers hang on, nor a named output of at most so
+/* Without the nodes that neither the loss nor the right answers depend on, nor a named output of at most so
  * many elements; nor the names of outputs that are gone. Variables and inputs stay. */
 neap_status rewrite_prune(const struct neap_graph *graph, int64_t outputs, struct neap_graph **out);
 
@@ -61,7 +61,7 @@ neap_status rewrite_freeze(const struct neap_graph *graph, const char *patterns,
 struct lora_options {
   int32_t rank;         /* 1 or more */
   float alpha, dropout; /* dropout: a probability, 0 or more */
-  /* Weights, a list as base/pattern.h has it, where "q_proj" also stands for any "*.q_proj.weight"; "all":
+  /* Weights, a list as base/pattern.h has it, where "q_proj" also means any "*.q_proj.weight"; "all":
    * all linear layers but those that give an output or what a loss reads; "attention": those of attention by
    * their usual names; NULL: of these the queries and values, as peft does. */
   const char *layers;
@@ -126,7 +126,7 @@ neap_status rewrite_mixed_labels(const struct neap_graph *graph, struct neap_gra
  * values: all these values stand in one parameter, SPARSE_POOL [values]; each has a state of positions
  * ("NAME.positions") and one that says where its own begin ("NAME.offset"), and is made dense by a node
  * (op/sparse.c) before it is read. Where positions are indices, these stand in a state SPARSE_INDEX_POOL
- * [values]. NULL: the weights of all convolutions but the first; where there is none, of all linear and
+ * [values]. NULL: the weights of all convolutions but the first; if none exists, of all linear and
  * recurrent layers but the last linear one. On a forward graph. NEAP_INVALID_ARGUMENT: there is no such
  * parameter. */
 neap_status rewrite_sparse(const struct neap_graph *graph, double density, const char *pattern,
@@ -139,10 +139,10 @@ neap_status rewrite_sparse(const struct neap_graph *graph, double density, const
 neap_status rewrite_bytes(const struct neap_graph *graph, const neap_byte_input *input,
                           struct neap_graph **out);
 
-/* Of so many elements those that are kept: at least one. */
+/* Of this many elements those that are kept: at least one. */
 int64_t sparse_count(int64_t elements, double density);
 
-/* Graphs for one training step that leave the same bits behind. Which has the cheapest plan hangs on the
+/* Graphs for one training step that leave the same bits behind. Which has the cheapest plan depends on the
  * budget. Rows by neap_variant. */
 struct graph_variant {
   const char *name, *summary;

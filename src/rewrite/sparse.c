@@ -26,7 +26,7 @@ static bool may_be_sparse(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->frozen && t->rank >= 2;
 }
 
-/* The parameter that a node of that kind has as its weights, cast or not. NO_TENSOR: it is none. */
+/* The storage of the weights of an `op` node, before a cast. NO_TENSOR: the node is another operator. */
 static int32_t weights_of(const struct neap_graph *graph, const struct node *node, enum op op) {
   if (node->op != (int32_t)op) return NO_TENSOR;
   const int32_t w = graph_storage(graph, node->inputs[1]), producer = graph->tensors.data[w].producer;
@@ -73,7 +73,7 @@ static neap_status mark(const struct neap_graph *graph, const char *pattern, boo
   return NEAP_OK;
 }
 
-/* Whether positions are indices: by bytes, where nobody says. They stand beside the values, which move
+/* Whether positions are indices: by bytes, where nobody says. They are next to the values, which move
  * between layers in training, so that it is one answer for all. */
 static bool has_indices(const struct neap_graph *graph, const bool *marked, double density,
                         neap_sparse_positions positions) {

@@ -16,7 +16,7 @@ int32_t averages_parameter(const struct neap_session *s, int32_t index);
  * itself; -1: the file has neither. */
 int32_t averages_tensor(const struct safetensors *file, const char *name);
 
-/* Makes an average what its parameter is: `index` is that of either, -1 stands for all. */
+/* Makes an average what its parameter is: `index` is that of either, -1 means all. */
 neap_status averages_begin(struct neap_session *s, int32_t index);
 
 /* After a step: average = ema average + (1 - ema) parameter, element by element. */

@@ -97,7 +97,7 @@ neap_status check_session_options(const struct neap_session_options *o) {
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
   RETURN_IF(o->group_count < 0 || (o->group_count > 0 && o->groups == NULL), NEAP_INVALID_ARGUMENT,
-            "%d groups of parameters are not there", o->group_count);
+            "group_count is %d, but groups is NULL", o->group_count);
   for (int i = 0; i < o->group_count; i++)
     RETURN_IF(o->groups[i].pattern == NULL || !in_range((double)o->groups[i].rate, 0, FLT_MAX) ||
                   !in_range((double)o->groups[i].weight_decay, 0, FLT_MAX),

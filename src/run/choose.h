@@ -29,7 +29,7 @@ neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap
 /* Without gradients: a graph that has no loss, or options that ask for it. */
 bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *options);
 
-/* NEAP_INVALID_ARGUMENT: an enumerator that is none, or a number that is none or out of its range. */
+/* NEAP_INVALID_ARGUMENT: an invalid enumerator, or a number that is not finite or out of range. */
 /* Whether processes that train together can have a session with these options. */
 neap_status check_ranks(const struct neap_session_options *options);
 /* Whether each of several processes has a share of large parameters. */

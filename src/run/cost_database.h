@@ -18,7 +18,7 @@ enum { COST_PATH_LIMIT = 4096 };
 bool cost_database_path(bool make, char path[COST_PATH_LIMIT]);
 
 /* NULL where it cannot be used; the other calls take NULL, find nothing in it and do nothing with it. The
- * file is made where it is not there, and left as it is where it is not a database. */
+ * file is made where it is missing, and left as it is where it is not a database. */
 struct cost_database *cost_database_open(const char *path);
 /* To find things in it only: nothing is made or changed. */
 struct cost_database *cost_database_look(const char *path);

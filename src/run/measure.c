@@ -29,8 +29,8 @@ static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
     fprintf(file, "%s%lld", format.blocks ? "blocks" : "lanes", (long long)format.lanes);
 }
 
-/* All that a kernel's time hangs on, but for the machine: two nodes with the same text run the same kernel on
- * operands of the same shapes and formats. */
+/* All that a kernel's time depends on, but for the machine: two nodes with the same text run the same kernel
+ * on operands of the same shapes and formats. */
 static char *kernel_text(const struct lowered *l, int32_t v, struct region *region) {
   const struct node *node = &l->graph->nodes.data[v];
   char *text = NULL, implementation[128];

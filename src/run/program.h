@@ -41,7 +41,7 @@ struct program {
   void **operands; /* room for the addresses of a call */
   double *seconds; /* [length], to which each run adds what its calls take; NULL: it is not asked for */
   /* Places when it has run; what is there has its own type. */
-  uint64_t loss;    /* NOWHERE: there is none */
+  uint64_t loss;    /* NOWHERE: none exists */
   uint64_t correct; /* i32; NOWHERE: not counted */
   uint64_t norm;    /* of gradients, squared; NOWHERE: it is not made */
   uint64_t labels;  /* i32, of the node that counts them; NOWHERE: they are no input */

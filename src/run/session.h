@@ -33,7 +33,7 @@ struct session_shape {
 
 struct sparse_layer {
   const char *name, *indices_name; /* of the dense tensor; of its values' indices in a file */
-  int32_t dense;                   /* graph tensor of `main` that the values stand for */
+  int32_t dense;                   /* graph tensor of `main` that the values mean */
   int64_t elements;
   /* While the memory is lent (sparse_open): */
   int32_t *offset; /* of its first value */
@@ -63,7 +63,7 @@ struct sparse {
   uint16_t *indices;                      /* of the values' elements, while the memory is lent */
   int64_t capacity;                       /* values that there is room for */
   double threshold;                       /* of rewiring */
-  int64_t *has, *counts;                  /* [layer_count], for the while of a change */
+  int64_t *has, *counts;                  /* [layer_count], temporarily of a change */
   /* Private. */
   int32_t indices_tensor;    /* of the graph of `main` */
   struct device_loan *loans; /* room for those of all layers, pools and indices */
@@ -106,7 +106,7 @@ struct neap_session {
   int32_t micro_batch;       /* of the current step, that comes next; 0: no step has begun */
   int32_t parts;             /* micro-batches of the step; 0: as many as the options say */
   enum change changed;       /* by the current step */
-  unsigned char *statistics; /* running statistics as they were before it; NULL: there are none */
+  unsigned char *statistics; /* running statistics as they were before it; NULL: none exist */
   bool may_tear, torn;       /* run/give_up.h */
   uint64_t resident_before;  /* of the process, before the memory was mapped */
   uint64_t planning_peak;    /* the most that it was until then */
@@ -118,7 +118,7 @@ struct neap_session {
   int32_t output_count;
   const neap_variable *outputs; /* that the graph names, whether they fit into the memory or not */
   struct transfer *transfer;    /* run/transfer.h; NULL: nothing lies on disk, or nothing was loaded */
-  struct sparse *sparse;        /* without layers where there are none */
+  struct sparse *sparse;        /* without layers if none exist */
 };
 
 /* How many micro-batches the next steps have: at most as many as the options say. Between steps alone. */

@@ -37,7 +37,7 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
   return status;
 }
 
-/* Elements of the largest output that has at most `limit`; 0: there is none. */
+/* Elements of the largest output that has at most `limit`; 0: none exists. */
 static int64_t largest_output(const struct neap_graph *graph, int64_t limit) {
   int64_t most = 0;
   for (size_t i = 0; i < graph->outputs.count; i++) {
@@ -509,8 +509,8 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
                                     neap_step_result *result) {
   RETURN_IF(!(learning_rate >= 0) || isinf(learning_rate), NEAP_INVALID_ARGUMENT,
             "the learning rate must be finite and 0 or more (got %g)", (double)learning_rate);
-  RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT, "a share of %g of a loss cannot be",
-            (double)share);
+  RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT,
+            "the share of a loss must be from 0 to 1 (got %g)", (double)share);
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   const bool parts = s->programs[PROGRAM_BEGIN].lowered != NULL;
   if (s->micro_batch == 0) TRY(give_up_begin(s));
@@ -579,7 +579,7 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   const int32_t id = graph->outputs.data[i].tensor;
   const struct tensor *tensor = &graph->tensors.data[id];
   RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
-            "output '%s' is not there: evaluate or predict first", name);
+            "output '%s' is missing: evaluate or predict first", name);
   RETURN_IF(!dtype_is_real(tensor->dtype), NEAP_UNSUPPORTED, "output '%s' is of %s, which is not read as f32",
             name, dtype_rows[tensor->dtype].name);
   const int32_t storage =
@@ -587,7 +587,7 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   return session_export(s, p->lowered, storage, p->program.outputs[i], data);
 }
 
-/* What is told outlives the plan. A plan file may name a planner that this build does not have. */
+/* The report outlives the plan. A plan file may name a planner that this build does not have. */
 static const char *constant_planner_name(const char *name) {
   const struct planner *row = planner_find(name);
   return row != NULL ? row->name : "another";

@@ -36,7 +36,7 @@ static const char *word_at(const char *words, int64_t index, int *length) {
   return NULL;
 }
 
-/* The word that stands for -1, or for a bool behind the number; NULL: it has no such word. */
+/* The word that means -1, or for a bool behind the number; NULL: it has no such word. */
 static const char *special_word(const neap_setting *s) {
   const char *bar = s->value != NULL ? strchr(s->value, '|') : NULL;
   return bar != NULL ? bar + 1 : NULL;

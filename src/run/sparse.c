@@ -133,8 +133,9 @@ neap_status neap_session_rewire(neap_session *s, double share, int64_t *moved) {
   RETURN_IF(s == NULL || s->sparse->layer_count == 0, NEAP_INVALID_ARGUMENT,
             "rewiring: this session has no sparse parameters");
   RETURN_IF(!(share > 0 && share < 1), NEAP_INVALID_ARGUMENT,
-            "rewiring: a share of %g of all values; it lies between 0 and 1", share);
-  RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT, "rewiring: a step is in hand");
+            "rewiring: the share of all values must be between 0 and 1 (got %g)", share);
+  RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT,
+            "rewiring: a step has begun; finish its micro-batches first");
   struct sparse *sparse = s->sparse;
   int64_t *has = sparse->has, *counts = sparse->counts, all = 0, dropped = 0;
   TRY(sparse_open(s));
@@ -178,7 +179,7 @@ neap_status sparse_values(const struct neap_session *s, int32_t layer, int64_t *
   return sparse_close(s, false, NEAP_OK);
 }
 
-/* Goes over the values of a layer in a pool and the elements that they stand for. */
+/* Goes over the values of a layer in a pool and the elements that they mean. */
 static neap_status copy_values(const struct neap_session *s, int32_t layer, int32_t pool, bool to_pool,
                                unsigned char *dense) {
   const struct sparse_pool *p = &s->sparse->pools[pool];

@@ -34,7 +34,7 @@ char *machine_text(struct region *region, int threads) {
 
 /* ---- In the database ---- */
 
-/* A speed is kept as the seconds that one of what it counts takes; 0 where there is none. */
+/* A speed is kept as the seconds that one of what it counts takes; 0 if none exists. */
 enum { SPEEDS = 5, NEEDED = 4 /* the first; a machine whose disk was not timed has no other */ };
 static const char *const operations[SPEEDS] = {
     "one FLOP of f32", "one FLOP of bf16", "one byte of a copy in memory", "one byte of a copy in a cache",

@@ -5,10 +5,10 @@
 #include "base/region.h"
 #include "kernel/kernel.h"
 
-/* What times of this machine with so many threads stand under in a cost_database. NULL: out of memory. */
+/* What times of this machine with this many threads stand under in a cost_database. NULL: out of memory. */
 char *machine_text(struct region *region, int threads);
 
-/* The roofline of this machine with so many threads (0: all cores), where the user's cache has it; else the
+/* The roofline of this machine with this many threads (0: all cores), where the user's cache has it; else the
  * usual one. */
 struct roofline machine_roofline(int threads);
 

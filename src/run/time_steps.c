@@ -26,7 +26,7 @@ struct timing {
   struct roofline roofline;
   struct region *region; /* of the result */
   int64_t calls;         /* of a step */
-  double *now;           /* [calls] of the step in hand */
+  double *now;           /* [calls] of the current step */
   double *samples;       /* [calls, most] */
   double *steps;         /* [most] */
   int64_t most, count;   /* steps that there is room for; that were timed */
@@ -109,7 +109,7 @@ static const char *operands_text(const struct neap_graph *graph, const struct no
   return copy;
 }
 
-/* Adds a call to the group that it belongs to, which is made where there is none yet. */
+/* Adds a call to the group that it belongs to, which is made if none exists yet. */
 static void add_call(neap_kernels *groups, int32_t *count, neap_kernels call) {
   int32_t i = 0;
   while (i < *count && (strcmp(groups[i].op, call.op) != 0 ||

@@ -229,7 +229,7 @@ struct signatures {
   size_t *start; /* by stage, and the end */
   uint64_t *hash;
   VECTOR(uint64_t) words;
-  int32_t *local; /* by tensor: its number in the stage in hand */
+  int32_t *local; /* by tensor: its number in the current stage */
   int32_t *seen;  /* by tensor: 1 + the stage that numbered it last */
 };
 

@@ -13,7 +13,7 @@ struct chain_cut {
 };
 
 struct chain_cuts {
-  int32_t border; /* the first node of the backward pass; the node count where there is none */
+  int32_t border; /* the first node of the backward pass; the node count if none exists */
   int32_t count;
   struct chain_cut *cuts; /* by position */
   int32_t *values;        /* tensor ids */

@@ -14,7 +14,7 @@ struct chain_plan {
   struct simulator simulator;
   uint64_t budget;
   bool *ran;               /* by stage: it has run forward */
-  struct schedule emitted; /* the schedule in hand */
+  struct schedule emitted; /* the current schedule */
   struct schedule *best;   /* the cheapest that fits, else the one with the least peak */
   struct simulation score; /* of `best` */
   bool any;                /* `best` is there */

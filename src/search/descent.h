@@ -1,5 +1,6 @@
 /* What is found on the way from keeping everything down to the least memory: schedules of one step, the lower
- * the dearer. Where a budget is so small that no other start fits it, the cheapest of them that does is one.
+ * the more expensive. Where a budget is so small that no other start fits it, the cheapest of them that does
+ * is one.
  */
 #ifndef NEAP_SEARCH_DESCENT_H
 #define NEAP_SEARCH_DESCENT_H
@@ -24,10 +25,10 @@ neap_status descent_add(struct descent *descent, const neap_step *step, const st
 /* The same for all rungs of another descent of the step. */
 neap_status descent_add_all(struct descent *descent, const neap_step *step, const struct descent *other);
 
-/* The last rung; NULL: there is none. */
+/* The last rung; NULL: none exists. */
 const struct rung *descent_least(const struct descent *descent);
 
-/* The cheapest with a peak of at most so many bytes; NULL: there is none. */
+/* The cheapest with a peak of at most this many bytes; NULL: none exists. */
 const struct rung *descent_within(const struct descent *descent, uint64_t peak_bytes);
 
 void descent_free(struct descent *descent);

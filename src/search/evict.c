@@ -33,8 +33,8 @@ struct walk {
   uint64_t limit, used;     /* bytes of values */
   int32_t now;              /* position in the step's own order */
   bool *resident, *updated; /* by tensor */
-  bool *made;               /* by tensor: an output of the node in hand that was not resident */
-  int32_t *locks;           /* by tensor: nodes in hand that read it */
+  bool *made;               /* by tensor: an output of the current node that was not resident */
+  int32_t *locks;           /* by tensor: current nodes that read it */
   int32_t *cursor;          /* by tensor: index of its next reader */
   int32_t *next;            /* by tensor: where the order itself next reads it */
   int32_t *need;            /* by tensor, of the last sweep */
@@ -202,7 +202,7 @@ static uint64_t extra_bytes(struct walk *w, const struct step_node *node, const 
   return extra - taken;
 }
 
-/* An input of the node in hand that an output could overwrite, though it is needed again later. */
+/* An input of the current node that an output could overwrite, though it is needed again later. */
 static int32_t find_overwritable(struct walk *w, const struct step_node *node, const int32_t *given,
                                  int32_t given_count) {
   int32_t best = -1;
@@ -220,7 +220,7 @@ static int32_t find_overwritable(struct walk *w, const struct step_node *node, c
 
 enum { GIVEN_LIMIT = 8 };
 
-/* The sweep as it will be when the node in hand has run: its outputs are there, and its own reads are over.
+/* The sweep as it will be when the current node has run: its outputs are there, and its own reads are over.
  */
 static void sweep_after(struct walk *w, int32_t v) {
   const struct step_node *node = &w->step->nodes[v];
@@ -487,8 +487,8 @@ static neap_status walk_point(const struct grid *g, struct weights weights, doub
   return NEAP_OK;
 }
 
-/* So many points from `first` on, each given up where it costs much more than the best before them. The first
- * that fits will do for a quick look. */
+/* This many points from `first` on, each given up where it costs much more than the best before them. The
+ * first that fits will do for a quick look. */
 static neap_status walk_points(struct grid *g, int first, int count, bool quick) {
   const double base = g->step->base_cost, limit = g->best < INFINITY
                                                       ? base + (g->best - base) * EVICT_COST_OVER_BEST
@@ -507,10 +507,10 @@ static neap_status walk_points(struct grid *g, int first, int count, bool quick)
 }
 
 /* First whether the budget can be met, then, where that is asked for, how cheaply: so what can be met does
- * not hang on effort. */
+ * not depend on effort. */
 static neap_status walk_grid(struct grid *g, bool quick) {
   const int wanted = quick ? 0 : g->step->node_count > LARGE_STEP ? EVICT_LARGE_GRID : GRID;
-  /* Nothing hangs on how many are walked side by side for a quick look. */
+  /* Nothing depends on how many are walked side by side for a quick look. */
   const int count = quick ? threads_for(AT_ONCE) : AT_ONCE;
   for (int i = 0; i < GRID && (i < wanted || g->best == INFINITY); i += count)
     TRY(walk_points(g, i, count, quick));

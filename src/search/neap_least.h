@@ -4,8 +4,8 @@
 
 #include "search/descent.h"
 
-/* The schedules on the way there that no other beats, into an empty descent; they hang on the step alone, not
- * on the number of threads. On failure the descent is empty. */
+/* The schedules on the way there that no other beats, into an empty descent; they depend on the step alone,
+ * not on the number of threads. On failure the descent is empty. */
 neap_status find_descent(const neap_step *step, struct descent *out);
 
 #endif

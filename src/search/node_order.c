@@ -24,7 +24,7 @@ struct ordering {
   struct region region;
   VECTOR(struct ready) heap; /* of a node that was pushed again only the last entry counts */
   int64_t *added;            /* [nodes] */
-  int32_t *since, *waits;    /* [nodes]; waits: for so many reads of what it makes, and updates; STANDS */
+  int32_t *since, *waits;    /* [nodes]; waits: for this many reads of what it makes, and updates; STANDS */
   bool *lives;               /* [tensors] read by what stands, or an output of the step */
   int32_t standing;          /* nodes */
 };
@@ -141,7 +141,7 @@ struct mirroring {
   struct region region;
   VECTOR(struct candidate) heap;
   int64_t *rank;  /* [nodes] */
-  int32_t *waits; /* [nodes]: for so many values that it reads, and reads of what it updates */
+  int32_t *waits; /* [nodes]: for this many values that it reads, and reads of what it updates */
 };
 
 static bool candidate_before(const struct mirroring *m, const struct candidate *a,

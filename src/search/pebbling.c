@@ -27,7 +27,7 @@ struct retreat {
   uint64_t bytes; /* of the values of the state before it */
   bool is_free;   /* no way from the state is lost by taking this one */
   double merit;   /* the largest first */
-  double ahead;   /* what must run before it costs so much */
+  double ahead;   /* what must run before it costs this much */
 };
 
 struct game {
@@ -42,11 +42,11 @@ struct game {
   uint64_t *set;               /* [words] the state that is looked at */
   VECTOR(uint64_t) sets;       /* [states][words] */
   VECTOR(struct state) states; /* all that were met */
-  VECTOR(int32_t) table;       /* states by hash, -1 where there is none */
+  VECTOR(int32_t) table;       /* states by hash, -1 if none exists */
   VECTOR(struct open_state) open;
   bool cheapest;     /* is sought: then `open` is a heap, the next one first; else the next one is last */
   size_t node_words; /* of a set of nodes */
-  uint64_t *need;    /* [nodes][node_words] the node and all that it hangs on */
+  uint64_t *need;    /* [nodes][node_words] the node and all that it depends on */
   uint64_t *ahead;   /* [node_words] what must run before the state that is looked at */
   VECTOR(struct retreat) retreats;
 };
@@ -106,7 +106,8 @@ static struct open_state take_next(struct game *g) {
   return g->cheapest ? open_take(g, g->open.data, &g->open.count) : g->open.data[--g->open.count];
 }
 
-/* Opens the state unless it was met before, at no higher a cost. `ahead`: what must still run costs so much.
+/* Opens the state unless it was met before, at no higher a cost. `ahead`: what must still run costs this
+ * much.
  */
 static neap_status meet(struct game *g, const uint64_t *set, struct state state, double ahead) {
   TRY(grow_table(g));
@@ -334,7 +335,7 @@ static neap_status play(struct game *g, struct schedule *out, bool *found) {
 
 /* How many bytes it is worth to go back by a node that stands one place later in the step, of what a node has
  * on average for 16 times the step's length: with much the step's own order is kept as far as there is room,
- * with nothing all is made again as late as can be. Which finds a way hangs on the step. */
+ * with nothing all is made again as late as can be. Which finds a way depends on the step. */
 static const double ORDERS[] = {1e9, 8, 0.1, 0};
 enum { ORDER_COUNT = sizeof ORDERS / sizeof *ORDERS };
 
@@ -350,7 +351,7 @@ static neap_status play_all(struct game *g, int64_t *work, struct schedule *out,
     g->work = share;
     TRY(play(g, out, found));
     *work -= share - g->work;
-    if (!*found && g->open.count == 0) return NEAP_OK; /* there is none */
+    if (!*found && g->open.count == 0) return NEAP_OK; /* none exists */
   }
   return NEAP_OK;
 }

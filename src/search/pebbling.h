@@ -17,9 +17,9 @@
  * NEAP_OUT_OF_MEMORY. */
 neap_status pebble(const neap_step *step, uint64_t limit, int64_t *work, struct schedule *out, bool *found);
 
-/* The cheapest of all such schedules: best-first search over the same states, where all that a state hangs on
- * must still run (A*). Not `found` where there is none or the work is too little; a step of some tens of
- * nodes may be too large. */
+/* The cheapest of all such schedules: best-first search over the same states, where all that a state depends
+ * on must still run (A*). Not `found` if none exists or the work is too little; a step of some tens of nodes
+ * may be too large. */
 neap_status pebble_cheapest(const neap_step *step, uint64_t limit, int64_t *work, struct schedule *out,
                             bool *found);
 

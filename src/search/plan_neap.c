@@ -12,7 +12,7 @@
 #include "step/lower_bound.h"
 #include "step/tuning.h"
 
-/* The way down to the least hangs on the step alone, and is kept, where the caller wants that, in the order
+/* The way down to the least depends on the step alone, and is kept, where the caller wants that, in the order
  * that is planned in. A schedule of it: the cheapest that keeps the limit (bytes of values), or the least. */
 static neap_status give_rung(const neap_step *step, const struct planner_options *options,
                              const uint64_t *limit, struct schedule *out) {

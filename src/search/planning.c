@@ -187,7 +187,7 @@ static void report(struct planning *p, const struct search *search) {
   if (omp_get_thread_num() == 0) p->options->progress(&progress, p->options->context);
 }
 
-/* One candidate for so much work, in pieces with a report after each. */
+/* One candidate for this much work, in pieces with a report after each. */
 static neap_status advance(struct planning *p, struct search *search, int64_t work) {
   enum { PIECE = 1 << 20 };
   const bool quick = is_quick(p);
@@ -200,7 +200,7 @@ static neap_status advance(struct planning *p, struct search *search, int64_t wo
   return NEAP_OK;
 }
 
-/* The first so many, each for so much work. None looks at another, so that the plan is the same for any
+/* The first this many, each for this much work. None looks at another, so that the plan is the same for any
  * number of threads. A quick look takes the first that fits. */
 static neap_status advance_all(struct planning *p, int count, int64_t work) {
   struct ending ended[CANDIDATE_LIMIT] = {{NEAP_OK, ""}};

@@ -52,7 +52,7 @@ bool planning_is_late(const struct planning *planning);
 /* What a planning leads to. */
 struct outcome {
   struct schedule best, runner_up; /* the latter empty, but where one is asked for and there is one */
-  double cost;                     /* of the best; INFINITY: there is none */
+  double cost;                     /* of the best; INFINITY: none exists */
 };
 
 void outcome_free(struct outcome *outcome);

@@ -268,7 +268,7 @@ static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t
   }
 }
 
-/* What can be met must not hang on effort: where the fine look finds nothing, the quick one is taken. */
+/* What can be met must not depend on effort: where the fine look finds nothing, the quick one is taken. */
 static neap_status search(struct rotor_plan *p, const neap_step *step, uint64_t budget,
                           const struct planner_options *options, struct schedule *out) {
   if (options->effort != EFFORT_QUICK) {

@@ -368,7 +368,7 @@ static int random_stretches(struct search *s, struct stretch *out) {
   return count;
 }
 
-/* A node that makes what this one reads, or one of the first that read what it makes; -1: there is none. */
+/* A node that makes what this one reads, or one of the first that read what it makes; -1: none exists. */
 static int32_t random_neighbour(struct search *s, int32_t node) {
   enum { FIRST = 8 };
   const struct timeline *t = &s->timeline;

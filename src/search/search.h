@@ -23,7 +23,7 @@ struct search {
   /* Every other time, what is forgotten lies around a node in the graph and not in the order of the step.
    * The caller may set it. */
   bool radial;
-  int64_t patience;                    /* work of the timeline at which the value in hand is given up */
+  int64_t patience;                    /* work of the timeline at which the current value is given up */
   double price;                        /* of a byte above the limit at one position */
   double floor, ceiling;               /* of prices that have been worth trying */
   struct change changes[CHANGE_LIMIT]; /* since the last point of return */

@@ -122,7 +122,7 @@ struct listing {
   bool *kept, *have; /* by tensor */
   bool *need;        /* by tensor */
   bool lean;         /* what was made again is dropped once the node that asked for it has run */
-  ids stack, made;   /* nodes in hand; values that were made again */
+  ids stack, made;   /* current nodes; values that were made again */
   ids again, make, backward;
   ids settled, places; /* backward with updates in their places */
   int32_t *reach;      /* by tensor: the place of its last reader */

@@ -237,7 +237,7 @@ static bool split_block(struct timeline *t, int32_t place) {
   return true;
 }
 
-/* Puts a run before `successor`, or at the very end (-1), with so many live bytes. */
+/* Puts a run before `successor`, or at the very end (-1), with this many live bytes. */
 static bool place_run(struct timeline *t, int32_t run, int32_t successor, int64_t live) {
   int32_t place = successor < 0 ? t->block_count - 1 : t->order[t->runs[successor].block];
   if (t->blocks[t->at[place]].count == TIMELINE_BLOCK) {

@@ -20,7 +20,7 @@ struct read {
   int32_t producer, output; /* the tensor is output number `output` of `producer` */
 };
 
-/* What a node needs to know of itself for all its runs; number node_count stands for the end of the step,
+/* What a node needs to know of itself for all its runs; number node_count means the end of the step,
  * which reads the step's outputs. */
 struct reading {
   int32_t first_read, read_count;
@@ -64,7 +64,7 @@ struct timeline {
   int64_t excess; /* sum over positions of live bytes above the limit */
   uint64_t area;  /* sum over positions of live bytes, modulo 2^64: of use for differences */
   int32_t length; /* runs, the end's left out */
-  int32_t end;    /* the run that stands for the end of the step */
+  int32_t end;    /* the run that means the end of the step */
 
   struct run *runs;
   struct link *links;
@@ -117,7 +117,7 @@ int32_t timeline_predecessor(const struct timeline *timeline, int32_t run); /* -
 int64_t timeline_peak(const struct timeline *timeline);                     /* live bytes of values */
 int64_t timeline_live(const struct timeline *timeline, int32_t run);        /* at its position */
 
-/* By how much the excess would fall with so many bytes less at every position strictly between two runs. */
+/* By how much the excess would fall with this many bytes less at every position strictly between two runs. */
 int64_t timeline_relief(struct timeline *timeline, int32_t after, int32_t before, int64_t bytes);
 
 /* A run whose position is over the limit, the highest of the `pick`-th block (modulo how many there are) that

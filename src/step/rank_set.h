@@ -20,7 +20,7 @@ void rank_set_free(struct rank_set *set);
 void rank_set_insert(struct rank_set *set, int32_t rank);
 void rank_set_erase(struct rank_set *set, int32_t rank);
 
-/* The largest member below `rank`, the smallest above it; -1 where there is none. */
+/* The largest member below `rank`, the smallest above it; -1 if none exists. */
 int32_t rank_set_below(const struct rank_set *set, int32_t rank);
 int32_t rank_set_above(const struct rank_set *set, int32_t rank);
 

@@ -1,5 +1,5 @@
 /* The numbers of planning that can be turned: each trades work for what comes of it. No plan is wrong with
- * another number, but plans change. Work is counted in steps of the search in hand, never in seconds. What
+ * another number, but plans change. Work is counted in steps of the current search, never in seconds. What
  * only fits an array or a stack stands where it is used. */
 #ifndef NEAP_STEP_TUNING_H
 #define NEAP_STEP_TUNING_H
@@ -9,15 +9,15 @@
 /* In units of the timeline: hundredths of a second for ten nodes, below a second for a few hundred, a few
  * seconds for ten thousand. */
 enum {
-  PLAN_WORK_NODES = 400, /* so many nodes get the first, all beyond them the second */
+  PLAN_WORK_NODES = 400, /* this many nodes get the first, all beyond them the second */
   PLAN_WORK_EACH = 46000,
   PLAN_WORK_EACH_MORE = 4800,
-  PLAN_NEAR_SHARE = 4,         /* from a schedule that needs little more so much less is done, */
-  PLAN_NEAR_STARTS = 2,        /* from so many starts */
+  PLAN_NEAR_SHARE = 4,         /* from a schedule that needs little more this much less is done, */
+  PLAN_NEAR_STARTS = 2,        /* from this many starts */
   PLAN_LONG_WORK = 1 << 23,    /* of the best two in turn, where the caller gives time */
   PLAN_FROM_BELOW_NODES = 200, /* of more the way down to the least takes seconds */
-  PEBBLING_NODES = 64,         /* steps of at most so many are searched whole for the cheapest, */
-  PEBBLING_WORK = 5000000      /* with so much work: some hundredths of a second */
+  PEBBLING_NODES = 64,         /* steps of at most this many are searched whole for the cheapest, */
+  PEBBLING_WORK = 5000000      /* with this much work: some hundredths of a second */
 };
 static const double PLAN_RUNNER_UP_COST = 1.005; /* times the best: its layout may be better */
 static const double PLAN_FROM_BELOW_COST = 1.4;  /* times the step: from there on recomputation is deep */
@@ -106,7 +106,7 @@ enum {
   SWEPT_ONLY_SHAPES = 100000, /* more are placed in the order of time only: all else looks at all for each */
   LARGE_FIRST_SHARE = 16,     /* of the goal: what is as large is placed first, then what is half as large, */
   LARGE_LAST_SHARE = 2048,    /* down to this, */
-  LARGE_STEPS = 2,            /* from their live bytes to the goal in so many steps */
+  LARGE_STEPS = 2,            /* from their live bytes to the goal in this many steps */
   LARGE_MANY_SHARE = 256,     /* of the capacity: what is placed first of many shapes */
   TIGHT_SEARCHED = 2000000,   /* some hundredths of a second */
   TIGHT_WORK = 600000,        /* of ejection */
@@ -120,14 +120,14 @@ enum {
   EJECT_WORK_EACH = 50,       /* instance */
   EJECT_LARGE = 4,            /* times, with a large effort */
   EJECT_NEAR_SHARE = 25,      /* where the search ended farther off than that share of the capacity, */
-  EJECT_FAR_LESS = 8,         /* so much less is done: it hardly ever helps */
+  EJECT_FAR_LESS = 8,         /* this much less is done: it hardly ever helps */
   EJECT_WORK_EACH_PAIR = 4,   /* of instances, for the least, */
   EJECT_WORK_MOST = 40000000, /* at the most */
   EJECT_HALVINGS = 3,         /* of the gap above the least */
   EJECT_HALVINGS_MORE = 2     /* times, with a large effort */
 };
 static const double EJECT_GROWTH = 1.5;   /* of the weight of what is displaced, */
-static const double EJECT_HEAVIEST = 1e6; /* up to so many times what it weighed */
+static const double EJECT_HEAVIEST = 1e6; /* up to this many times what it weighed */
 
 /* ---- Rounds (plan/plan_row.c, plan/make.c) ---- */
 
@@ -136,7 +136,7 @@ enum {
   ROUNDS_REPAIRED = 3,    /* what is repaired needs fewer */
   ROUNDS_UNREPAIRED = 2,  /* that ask for less before a layout which nearly fits is repaired */
   ROUND_NEAR_SHARE = 500, /* of the capacity: for so little less the planner goes on from what it has */
-  ROUND_DEAR_NODES = 400, /* steps of up to so many get another round for what is dear */
+  ROUND_DEAR_NODES = 400, /* steps of up to this many get another round for what is dear */
   CUT_MUCH = 8,           /* shares of the capacity, by which the planner gets less */
   CUT_LITTLE = 128,
   CUT_LEAST = 1000,

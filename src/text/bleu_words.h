@@ -13,7 +13,7 @@ struct characters {
 };
 
 /* Finds the first word from `*at` on, in UTF-8: a longest run without white space, which is that of Python's
- * str.split(). Gives its length, 0 where there is none, and `*at` where it begins. */
+ * str.split(). Gives its length, 0 if none exists, and `*at` where it begins. */
 size_t bleu_word(const char *bytes, size_t length, size_t *at);
 
 /* Sets blanks where the words of UTF-8 end, by the rules of sacreBLEU's tokenizer "13a", into `out`; `spare`

@@ -164,7 +164,7 @@ static neap_status merge_everywhere(struct learner *l, int32_t pair) {
   return add_candidates(l, pairs);
 }
 
-/* Takes the pair that is merged next out of the candidates; -1: there is none. */
+/* Takes the pair that is merged next out of the candidates; -1: none exists. */
 static int32_t take_best(struct learner *l) {
   while (l->candidates.count > 0) {
     const struct candidate best = candidate_take(l, l->candidates.data, &l->candidates.count);

@@ -8,7 +8,7 @@
 
 const char *const chat_role_names[CHAT_ROLES] = {"system", "user", "assistant", "tool"};
 
-/* In the texts of a row these stand for what is known only when it renders. */
+/* In the texts of a row these mean what is known only when it renders. */
 #define BOS  "\1"
 #define EOS  "\2"
 #define DATE "\3"
@@ -353,7 +353,7 @@ void chat_text_free(struct chat_text *text) {
 struct rendering {
   const struct chat_template *chat;
   const struct chat_format *format;
-  const struct chat_message *messages, *system; /* the system's that is no turn; NULL: there is none */
+  const struct chat_message *messages, *system; /* the system's that is no turn; NULL: none exists */
   size_t count, first;                          /* messages, and the first with a turn */
   size_t last_query;                            /* of Qwen3: the last message of the user that is no tool's */
   struct chat_ends ends;
@@ -377,7 +377,7 @@ static neap_status put_text(struct rendering *r, const char *text) {
   return text != NULL ? put(r, text, strlen(text)) : NEAP_OK;
 }
 
-/* A text of the row, with what its signs stand for. */
+/* A text of the row, with what its signs mean. */
 static neap_status put_row(struct rendering *r, const char *text) {
   for (; text != NULL && *text != '\0'; text++) {
     const size_t plain = strcspn(text, BOS EOS DATE);

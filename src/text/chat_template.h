@@ -24,7 +24,7 @@ struct chat_format; /* a row */
 struct chat_template {
   const struct chat_format *format;
   const char *name; /* of the row; a constant */
-  char *system;     /* the system text where the first message is no system's; NULL: there is none */
+  char *system;     /* the system text where the first message is no system's; NULL: none exists */
   char *date;       /* that the system text tells as today's; NULL: it tells none */
   bool bos;         /* the text begins with the beginning-of-sequence token */
 };

@@ -33,7 +33,7 @@ static bool is_type(const json_t *object, const char *type) {
 
 /* ---- Tokens ---- */
 
-static const char mark[] = "\xE2\x96\x81"; /* U+2581, which stands for a space */
+static const char mark[] = "\xE2\x96\x81"; /* U+2581, which means a space */
 enum { MARK_BYTES = 3 };
 
 /* "<0x0A>" */

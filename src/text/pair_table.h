@@ -16,7 +16,7 @@ struct pair_table {
   size_t slot_count;         /* a power of two, or 0 */
 };
 
-/* The number of a pair; -1: it is not there. */
+/* The number of a pair; -1: it is missing. */
 int32_t pair_table_find(const struct pair_table *table, struct pair pair);
 
 /* The number of a pair, which is the next one if the pair is new. A failure leaves the table as it was.

@@ -14,7 +14,7 @@ struct places {
 struct passage {
   const char *bytes;
   size_t length;
-  const size_t *ends; /* [length]: the place in the original text behind what a byte stands for, rising; NULL:
+  const size_t *ends; /* [length]: the place in the original text behind what a byte means, rising; NULL:
                          nobody asks */
   size_t start;       /* where it begins there, if somebody asks */
   bool first;         /* it is the beginning of the original text */
@@ -36,7 +36,7 @@ size_t passage_place(const struct passage *passage, size_t length);
 /* What was made of `source`, valid until the buffer changes. */
 struct passage passage_of(const struct passage_buffer *buffer, const struct passage *source);
 
-/* Append bytes that stand for what ends at a place; or a part of a passage; or a code point. */
+/* Append bytes that mean what ends at a place; or a part of a passage; or a code point. */
 neap_status passage_append(struct passage_buffer *buffer, const char *bytes, size_t length, size_t end);
 neap_status passage_append_part(struct passage_buffer *buffer, const struct passage *passage, size_t from,
                                 size_t to);

@@ -42,7 +42,7 @@ neap_status pipeline_encode(const struct pipeline *pipeline, const struct text *
 neap_status pipeline_decode(const struct pipeline *pipeline, const int32_t *ids, size_t count, char **text,
                             size_t *length);
 
-/* The id of an added token or a piece; -1: there is none. */
+/* The id of an added token or a piece; -1: none exists. */
 int32_t pipeline_find(const struct pipeline *pipeline, const char *piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* Decoders: how the pieces that tokens stand for become text. */
+/* Decoders: how the pieces that tokens mean become text. */
 #ifndef NEAP_TEXT_TOKEN_DECODER_H
 #define NEAP_TEXT_TOKEN_DECODER_H
 

@@ -195,7 +195,7 @@ static int32_t kind_of(const struct token_vocabulary *v, int32_t i) {
   return v->types != NULL ? v->types[i] : NORMAL;
 }
 
-static const char mark[] = "\xE2\x96\x81"; /* U+2581, which stands for a space */
+static const char mark[] = "\xE2\x96\x81"; /* U+2581, which means a space */
 enum { MARK_BYTES = 3 };
 
 /* What a token is called in tokenizer.json: of `llama`, spaces alone are marks; of `bert`, the beginning of a
@@ -385,7 +385,7 @@ static json_t *describe_llama(const struct token_vocabulary *v) {
   return NULL;
 }
 
-/* The name of a token of the vocabulary that is found by its id; NULL: there is none. */
+/* The name of a token of the vocabulary that is found by its id; NULL: none exists. */
 static const char *name_of(const json_t *vocabulary, int32_t id) {
   for (void *at = json_object_iter((json_t *)vocabulary); id >= 0 && at != NULL;
        at = json_object_iter_next((json_t *)vocabulary, at))

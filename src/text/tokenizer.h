@@ -1,7 +1,7 @@
 /* Tokenizers: text to ids of tokens, and back.
  *
  * Ids are those of the kind, from 0 on, then those of special tokens, in the order in which they were added.
- * Special tokens have names ("<pad>") and stand for no text: nothing in a text becomes one, but characters
+ * Special tokens have names ("<pad>") and mean no text: nothing in a text becomes one, but characters
  * that the vocabulary does not have. A tokenizer of others has special tokens of its own, and finds them in a
  * text. */
 #ifndef NEAP_TEXT_TOKENIZER_H
@@ -31,7 +31,7 @@ struct tokenizer {
   struct pipeline *pipeline;   /* of others; owned */
 };
 
-/* Each makes a tokenizer, to be freed with tokenizer_free. On failure there is none.
+/* Each makes a tokenizer, to be freed with tokenizer_free. On failure none exists.
  *
  * Texts may lie in files. tokenizer_characters: all code points of the texts. NEAP_BAD_FORMAT: a text is not
  * UTF-8 (the message names file, line and column), or all are empty. tokenizer_learn: at most `vocabulary`
@@ -58,7 +58,7 @@ neap_status tokenizer_add_special(struct tokenizer *tokenizer, const char *name,
 /* The id of a special token; -1: there is none of that name. */
 int32_t tokenizer_special(const struct tokenizer *tokenizer, const char *name);
 
-/* The id of a special token, or of what stands for exactly that text in the vocabulary; -1: neither exists.
+/* The id of a special token, or of what means exactly that text in the vocabulary; -1: neither exists.
  */
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece);
 
@@ -69,7 +69,8 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 /* How many ids a tokenizer of others sets behind a whole text (tokenizer_encode_places). */
 int32_t tokenizer_behind(const struct tokenizer *tokenizer);
 
-/* The text of an added token of a tokenizer of others, ended by a 0; NULL: the id is none. Borrowed. */
+/* The text of an added token of a tokenizer of others, ended by a 0; NULL: the id is not one of these.
+ * Borrowed. */
 const char *tokenizer_added_text(const struct tokenizer *tokenizer, int32_t id);
 
 /* How many ids there are. */
@@ -83,7 +84,7 @@ neap_status tokenizer_encode(const struct tokenizer *tokenizer, const struct tex
                              struct token_ids *ids);
 
 /* The same with where each token ends: `ends` (may be NULL) gets the place in the text behind the last byte
- * that it stands for, rising. If `whole`, with what a tokenizer of others sets before and behind a text.
+ * that it means, rising. If `whole`, with what a tokenizer of others sets before and behind a text.
  * Errors as above, and of tokenizers of others: NEAP_UNSUPPORTED: a pattern takes too many steps on this
  * text. */
 neap_status tokenizer_encode_places(const struct tokenizer *tokenizer, const struct text *text, bool whole,

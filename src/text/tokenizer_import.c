@@ -12,7 +12,7 @@
 /* A folder, what its files say, and what is made of that. */
 struct source {
   char folder[4096];
-  json_t *config, *map; /* tokenizer_config.json and special_tokens_map.json; NULL: there is none */
+  json_t *config, *map; /* tokenizer_config.json and special_tokens_map.json; NULL: none exists */
   json_t *made;         /* a tokenizer.json */
 };
 
@@ -54,7 +54,7 @@ static neap_status read_settings(struct source *s) {
 static const char *const special_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                             "pad_token", "cls_token", "mask_token"};
 
-/* A special token by its name: a text, or an object with "content"; NULL: there is none. */
+/* A special token by its name: a text, or an object with "content"; NULL: none exists. */
 static const json_t *find_special(const struct source *s, const char *name) {
   const json_t *const files[] = {s->config, s->map};
   for (int i = 0; i < 2; i++) {
@@ -190,7 +190,7 @@ static neap_status add_special_tokens(struct source *s, const json_t *vocabulary
   return NEAP_OK;
 }
 
-/* The id of an added token; -1: there is none. */
+/* The id of an added token; -1: none exists. */
 static int32_t id_of(const struct source *s, const char *name, const char **text) {
   size_t i;
   const json_t *token;

@@ -22,7 +22,7 @@ struct text {
 };
 
 /* The code point that `length` bytes, 1 or more, begin with. Gives how many bytes it takes; 0: they do not
- * begin with UTF-8. Too long a form, a surrogate and what is above U+10FFFF are none. */
+ * begin with UTF-8. Overlong forms, surrogates and values above U+10FFFF are not UTF-8. */
 int utf8_decode(const char *bytes, size_t length, uint32_t *code);
 
 /* Whether UTF-8 has a form for it; and its bytes, of which it gives how many. */

@@ -11,7 +11,7 @@ struct vocabulary {
   VECTOR(char) bytes;    /* of all pieces, in the order in which they came */
   VECTOR(uint32_t) ends; /* of each in them */
   VECTOR(int32_t) ids;   /* of each */
-  VECTOR(int32_t) by_id; /* the number of the piece that an id stands for; -1: none */
+  VECTOR(int32_t) by_id; /* the number of the piece that an id means; -1: none */
   int32_t *slots;        /* private: [slot_count], a number or -1, at most half of them taken */
   size_t slot_count;     /* a power of two, or 0 */
   size_t longest;        /* bytes of a piece */
@@ -23,17 +23,17 @@ enum { VOCABULARY_GAPS = 1 << 16 };
 /* Adds a piece. NEAP_INVALID_ARGUMENT: it is there already. NEAP_TOO_LARGE: there are 4 GiB of them. */
 neap_status vocabulary_add(struct vocabulary *v, const char *bytes, size_t length, int32_t id);
 
-/* Finds what ids stand for, when all are added. NEAP_INVALID_ARGUMENT: an id is far above the
+/* Finds what ids mean, when all are added. NEAP_INVALID_ARGUMENT: an id is far above the
  * others, or that of two pieces. */
 neap_status vocabulary_finish(struct vocabulary *v);
 
-/* The id of a piece; -1: there is none. */
+/* The id of a piece; -1: none exists. */
 int32_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t length);
 
 /* The piece of number i, in the order in which they came, and its length. */
 const char *vocabulary_piece(const struct vocabulary *v, size_t i, size_t *length);
 
-/* What an id stands for; NULL: nothing. */
+/* What an id means; NULL: nothing. */
 const char *vocabulary_of_id(const struct vocabulary *v, int32_t id, size_t *length);
 
 /* One more than the highest id. */

@@ -209,7 +209,7 @@ static bool has_adapter(const struct neap_graph *graph, const char *name, size_t
   return false;
 }
 
-/* Whether each module whose name ends so has an adapter: then that ending stands for all of them. */
+/* Whether each module whose name ends so has an adapter: then that ending means all of them. */
 static bool leaf_is_enough(const struct neap_graph *graph, const char *leaf, size_t length) {
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *other = &graph->tensors.data[t];

@@ -60,7 +60,7 @@ static neap_status look_at_file(const char *path, struct sha256 *hash, struct ba
   return hash != NULL ? feed_file(path, hash) : NEAP_OK;
 }
 
-/* A folder or an index stands for the files of tensors that it has. */
+/* A folder or an index means the files of tensors that it has. */
 static bool is_one_file(const char *path) {
   static const char index[] = ".json";
   struct stat status;

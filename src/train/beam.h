@@ -16,7 +16,7 @@ struct beam_rules {
   int32_t width;
   double penalty;
   int64_t vocabulary; /* logits of each hypothesis */
-  int64_t tokens;     /* those that may be chosen: the first so many */
+  int64_t tokens;     /* those that may be chosen: the first this many */
   int32_t end; /* the token that ends a hypothesis; no hypothesis is that token alone, but where most is 0 */
 };
 

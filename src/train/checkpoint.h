@@ -16,7 +16,7 @@
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
  * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
- * of the file command.json, may be missing or empty: there is none. kernels: those that
+ * of the file command.json, may be missing or empty: none exists. kernels: those that
  * computed the run's steps so far (run/kernel_names.h), may be missing. base: of a run with adapters, what
  * its weights do not hold (train/base_weights.h), may be missing. best: the best evaluation so far, by the
  * held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
@@ -94,8 +94,8 @@ neap_status checkpoint_check_model(const char *folder, const char *model);
  * not known. */
 neap_status checkpoint_read_kernels(const char *folder, json_t **kernels);
 
-/* The step of the checkpoint in a folder; 0: it is of no worth, or there is none. A state.json that cannot be
- * read is a failure. */
+/* The step of the checkpoint in a folder; 0 if the folder has no usable checkpoint. A state.json that
+ * cannot be read is a failure. */
 neap_status checkpoint_find_step(const char *folder, int64_t *step);
 
 /* Writes weights and state (epoch to test_accuracy, command and kernels are given, the rest is filled in),

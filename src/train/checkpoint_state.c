@@ -172,7 +172,8 @@ static bool same_value(const json_t *a, const json_t *b) {
   return json_equal(a, b) && (!zeros || signbit(json_real_value(a)) == signbit(json_real_value(b)));
 }
 
-/* Where the learning rates hang on the length of the run, it cannot be made longer. `weights`: to begin with.
+/* Where the learning rates depend on the length of the run, it cannot be made longer. `weights`: to begin
+ * with.
  */
 static neap_status check_length(const json_t *saved, const json_t *settings, const struct json_place *place,
                                 const char *folder, const char *weights) {

@@ -16,11 +16,11 @@ neap_status epochs_keep(const char *folder, const char *weights, int64_t epoch, 
  * thing, the same again. What is there of that name gives way. */
 neap_status weights_keep(const char *weights, const char *path, neap_session *session);
 
-/* Removes all that were kept, as far as it can: of a run that gives way to another. */
+/* Removes all that were kept, as far as it can: of a run that is replaced by another. */
 void epochs_forget(const char *folder);
 
 /* The paths [count] of the last that were kept, the latest first; the region's. NEAP_INVALID_ARGUMENT: so
- * many are not there. NEAP_IO_FAILED: the folder cannot be read. */
+ * many are missing. NEAP_IO_FAILED: the folder cannot be read. */
 neap_status epochs_find(const char *folder, int32_t count, struct region *region, const char ***paths);
 
 #endif

@@ -29,7 +29,7 @@ static neap_status take(const struct safetensors *file, int32_t index, int rank,
   return safetensors_read(file, index, data);
 }
 
-/* A part of the adapter beside `weight`; -1: there is none. */
+/* A part of the adapter beside `weight`; -1: none exists. */
 static int32_t find_adapter(const struct safetensors *file, const char *weight, const char *part) {
   static const char ending[] = ".weight";
   char name[512];

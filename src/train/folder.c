@@ -43,7 +43,7 @@ static neap_status fail_held(const struct folder_lock *lock, int file) {
                    lock->folder, process, lock->path);
 }
 
-/* A holder that ends removes the file: what was locked may be one that is not there any more. */
+/* A holder that ends removes the file: what was locked may have been removed. */
 static bool is_at(int file, const char *path) {
   struct stat ours, there;
   return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_dev == there.st_dev &&

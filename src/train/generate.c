@@ -245,7 +245,7 @@ static neap_status append(struct generation *g, const char *bytes, size_t length
 }
 
 /* What a tokenizer of others makes of a token depends on those before it: all that were made are decoded
- * again. A text that ends with what stands for a broken character waits for the rest of it, unless it is the
+ * again. A text that ends with what means a broken character waits for the rest of it, unless it is the
  * last. */
 static neap_status append_decoded(struct generation *g, bool last) {
   static const char broken[] = "\xEF\xBF\xBD";
@@ -336,10 +336,10 @@ static neap_status check_options(const neap_generate_options *o) {
             NEAP_INVALID_ARGUMENT,
             "text needs a model, weights and a tokenizer, the folder of a checkpoint, or a model of a file");
   RETURN_IF(o->tokens < 0 || o->top_k < 0, NEAP_INVALID_ARGUMENT,
-            "%lld tokens of the %lld most likely: neither may be negative", (long long)o->tokens,
+            "tokens and top_k must not be negative (got %lld and %lld)", (long long)o->tokens,
             (long long)o->top_k);
   RETURN_IF(!(o->temperature >= 0 && o->temperature < INFINITY), NEAP_INVALID_ARGUMENT,
-            "a temperature of %g cannot be; 0 takes the most likely token", o->temperature);
+            "temperature must be 0 or more (got %g); 0 picks the most likely token", o->temperature);
   return NEAP_OK;
 }
 
@@ -361,7 +361,7 @@ void generation_close(struct generation *g) {
 
 /* ---- From one prompt ---- */
 
-/* A text without a beginning begins with the end of a line, or where there is none with token 0. */
+/* A text without a beginning begins with the end of a line, or if none exists with token 0. */
 static neap_status begin_empty(const struct generation *g, struct token_ids *ids) {
   const struct text line = {.bytes = "\n", .length = 1, .name = "prompt"};
   const neap_status status = tokenizer_encode(g->tokenizer, &line, ids);
@@ -385,7 +385,7 @@ static neap_status settle_length(const struct generation *g, int64_t prompt, int
   int64_t places;
   TRY(generation_places(g, &places));
   RETURN_IF(places > 0 && prompt > places, NEAP_INVALID_ARGUMENT,
-            "the prompt has %lld tokens; the model has places for %lld", (long long)prompt,
+            "the prompt has %lld tokens; the model has positions for %lld", (long long)prompt,
             (long long)places);
   RETURN_IF(__builtin_add_overflow(prompt, tokens, most) || *most > INT32_MAX, NEAP_TOO_LARGE,
             "%lld tokens after %lld are more than 2^31 - 1", (long long)tokens, (long long)prompt);

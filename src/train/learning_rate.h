@@ -10,7 +10,7 @@ struct learning_rate {
   double last;         /* NEAP_LR_EXPONENTIAL: of the last step */
   int64_t steps;       /* of the whole run */
   double warmup_steps; /* 0: none */
-  double drop_steps;   /* NEAP_LR_STEP: multiplied by drop_factor every so many steps */
+  double drop_steps;   /* NEAP_LR_STEP: multiplied by drop_factor every this many steps */
   double drop_factor;
   bool old_cosine; /* of a run that was begun by Neap 0.1: counted from step 0, and multiplied by the warm-up
                     */

@@ -539,7 +539,7 @@ static neap_status keep_base(struct training *t, const char *path) {
                       : base_weights_describe(path, t->options->initial_map, &t->region, &t->base);
 }
 
-/* The folder of a run stands for its weights, and where these are adapters for what they were beside, too. */
+/* The folder of a run means its weights, and where these are adapters for what they were beside, too. */
 static neap_status initialise(struct training *t) {
   const char *path = t->options->initial, *of_run = region_format(&t->region, "%s/state.json", path);
   struct checkpoint state = {0};

@@ -7,7 +7,7 @@
  *
  * A session is for sources of one length and for translations up to another one. Lines that go on beyond that
  * go on in the next session, which reads what they have so far again. All shapes follow from a line, the
- * options and the number of its tokens so far: which lines stand beside it changes nothing. */
+ * options and the number of its tokens so far: which lines are next to it changes nothing. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -191,7 +191,7 @@ static void close_session(struct translation *t) {
   t->candidates = NULL;
 }
 
-/* For so many lines together. NEAP_OVER_BUDGET: `smallest`, where it is not NULL, says what one needs. */
+/* For this many lines together. NEAP_OVER_BUDGET: `smallest`, where it is not NULL, says what one needs. */
 static neap_status try_session(struct translation *t, int64_t source, int64_t target, uint64_t *smallest) {
   neap_session_options session = t->options->session;
   session.predict = true;

@@ -7,7 +7,7 @@
 #include "zoo/zoo.h"
 
 struct family {
-  const char *pattern; /* a name; each # stands for a number */
+  const char *pattern; /* a name; each # means a number */
   const char *summary, *source;
   network *build;
   neap_status (*check)(const struct blueprint *p); /* NULL: any numbers, or none */
@@ -16,7 +16,7 @@ struct family {
   sequence_network *build_sequence; /* of sequences, for which the one above is NULL */
   bool is_stack;                    /* a transformer of one stack */
   int64_t length;
-  int64_t places; /* that have an embedding: so many, or the length where that is more; 0: none has */
+  int64_t places; /* that have an embedding: this many, or the length where that is more; 0: none has */
 };
 
 static const struct family families[] = {
@@ -86,7 +86,7 @@ static const struct family families[] = {
      .classes = 1000,
      .batch = 8},
     {.pattern = "resnet-bottleneck-#-#-#-#",
-     .summary = "residual network with so many bottlenecks in each stage",
+     .summary = "residual network: bottlenecks in each of 4 stages",
      .source = "He et al. 2016a",
      .build = build_bottlenecks,
      .check = check_bottlenecks,
@@ -155,7 +155,7 @@ static const struct family families[] = {
      .classes = 2,
      .batch = 8},
     {.pattern = "unet-#",
-     .summary = "the same with so many filters",
+     .summary = "the same; filters in its first level",
      .source = "Ronneberger et al. 2015",
      .build = build_unet,
      .check = check_unet,
@@ -182,7 +182,7 @@ static const struct family families[] = {
      .classes = 21,
      .batch = 2},
     {.pattern = "gpt-#x#x#",
-     .summary = "decoder of so many layers, width and heads",
+     .summary = "decoder: layers, width, heads",
      .source = "Radford et al. 2018",
      .check = check_gpt,
      .classes = 256,
@@ -254,7 +254,7 @@ static const struct family families[] = {
      .length = 128,
      .places = 512},
     {.pattern = "lstm-#x#",
-     .summary = "LSTM of so many layers and width over vectors of 50",
+     .summary = "LSTM over vectors of 50: layers, width",
      .source = "Chen et al. 2016",
      .check = check_lstm,
      .classes = 5000,
@@ -264,7 +264,7 @@ static const struct family families[] = {
      .image = {50},
      .length = 64},
     {.pattern = "char-lstm-#x#",
-     .summary = "LSTM of so many layers and width over tokens",
+     .summary = "LSTM over tokens: layers, width",
      .source = "Karpathy et al. 2015",
      .check = check_lstm,
      .classes = 256,
@@ -282,7 +282,7 @@ static const struct family families[] = {
      .build_sequence = build_transformer,
      .length = 32},
     {.pattern = "transformer-#",
-     .summary = "the same of so much width",
+     .summary = "the same; width",
      .source = "Vaswani et al. 2017",
      .check = check_translation,
      .classes = 10000,
@@ -300,7 +300,7 @@ static const struct family families[] = {
      .build_sequence = build_lightconv,
      .length = 32},
     {.pattern = "lightconv-#",
-     .summary = "the same of so much width",
+     .summary = "the same; width",
      .source = "Wu et al. 2019",
      .check = check_translation,
      .classes = 10000,
@@ -318,7 +318,7 @@ static const struct family families[] = {
      .build_sequence = build_dynamicconv,
      .length = 32},
     {.pattern = "dynamicconv-#",
-     .summary = "the same of so much width",
+     .summary = "the same; width",
      .source = "Wu et al. 2019",
      .check = check_translation,
      .classes = 10000,

@@ -6,8 +6,8 @@
 
 enum { PARTS_LIMIT = 4096, LAYERS_LIMIT = 32 };
 
-/* So many times go through the network at once that its products are large: a part of the sequence. By shape
- * alone. */
+/* This many times go through the network at once that its products are large: a part of the sequence. By
+ * shape alone. */
 static int64_t times_of(int64_t batch, int64_t length) {
   static const int64_t rows = 512;
   const int64_t fewest = (length + PARTS_LIMIT - 1) / PARTS_LIMIT, times = rows / batch;

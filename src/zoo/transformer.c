@@ -53,7 +53,7 @@ static neap_tensor ones(const struct stack *s, const char *owner, const char *pa
   return neap_parameter(s->b, name, 1, &width, (neap_parameter_options){.initial = initial});
 }
 
-/* Over the last axis of x. A part that is not there leaves x as it is. */
+/* Over the last axis of x. A part that is missing leaves x as it is. */
 static neap_tensor norm(const struct stack *s, neap_tensor x, enum part part, int64_t block) {
   const struct transformer *t = s->t;
   int64_t dims[NEAP_MAX_RANK] = {0};

@@ -48,7 +48,7 @@ enum stack_head {
   STACK_FIRST    /* its first token: an output "sentence", without a loss */
 };
 
-/* The name of a layer, in which %d stands for the number of the block; NULL: it is not there. Parameters are
+/* The name of a layer, in which %d means the number of the block; NULL: it is missing. Parameters are
  * "NAME.weight" and "NAME.bias"; those of norms may be called otherwise, and those that are bare "NAME". */
 struct part_row {
   const char *name;

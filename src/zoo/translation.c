@@ -19,7 +19,7 @@ static const int64_t first_position = 2;
 
 enum mixing { ATTENTION, LIGHT, DYNAMIC };
 
-/* How the members of the family look at other words of a sequence, in so many layers. */
+/* How the members of the family look at other words of a sequence, in this many layers. */
 struct style {
   enum mixing mixing;
   int64_t layers[2];           /* of encoder and decoder */
@@ -48,7 +48,7 @@ struct side {
 
 /* ---- Layers ---- */
 
-/* Uniform with the variance of Glorot and Bengio 2010 for so many inputs and outputs. */
+/* Uniform with the variance of Glorot and Bengio 2010 for this many inputs and outputs. */
 static neap_tensor uniform(const struct side *s, const char *name, int64_t rows, int64_t columns,
                            int64_t fans) {
   const neap_parameter_options options = {.initial = NEAP_INITIAL_UNIFORM,
@@ -150,7 +150,7 @@ static neap_tensor cross_attention(const struct side *s, neap_tensor x, const ch
   return square(s, whole(s, y), scope, "attended");
 }
 
-/* Kernels of so many taps: [heads, taps] for all times, or made of the word of each time. */
+/* Kernels of this many taps: [heads, taps] for all times, or made of the word of each time. */
 static neap_tensor kernels(const struct side *s, neap_tensor x, const char *scope, int64_t taps) {
   const struct pair *p = s->pair;
   char name[SEQUENCE_NAME];

@@ -11,7 +11,7 @@ struct blueprint {
   int64_t length;           /* of sequences */
   int64_t source_length;    /* of the first of a pair */
   int64_t places;           /* of tokens, that have an embedding each; 0: none has */
-  int64_t decode;           /* above 0: one token a run, after so many at most; there is no loss then */
+  int64_t decode;           /* above 0: one token a run, after this many at most; there is no loss then */
   int64_t window;           /* of attention; 0: none */
   float smoothing, dropout; /* of sequences' networks */
   int64_t beams;            /* of pairs: see zoo_build_decoder; 0: a loss */

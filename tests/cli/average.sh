@@ -34,7 +34,7 @@ diff -r whole before || fail "an evaluation has changed the checkpoint"
 expect 2 "$neap" evaluate whole --average 3
 says "of 2 epochs' ends, not of 3; train with --keep-epochs 3"
 
-# What gives way to another run takes them with it.
+# What is replaced by another run takes them with it.
 expect 0 "${drawn[@]}" --steps 2 --out whole --force
 same "$(kept whole)" "epoch-*" "what is left of a run that was replaced"
 expect 2 "${drawn[@]}" --steps 2 --keep-epochs 2

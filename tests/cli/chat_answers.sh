@@ -43,7 +43,7 @@ answers recurrent
 for i in 1 2 3 4 5 6; do echo "say $i"; done >many
 expect 0 "$neap" chat llama --temperature 0 --tokens 20 --length 160 --json --system "hi" <many
 grep -q '"dropped_turns": 1' out || fail "no turn was dropped"
-same "$(grep -c 'oldest turns are dropped' err)" 1 "how often dropped turns are told of"
+same "$(grep -c 'oldest turns are dropped' err)" 1 "how often dropped turns are reported"
 head -c 300 /dev/zero | tr '\0' a >long
 expect 2 "$neap" chat llama --length 160 <long
 says "shorten it, or give a larger --length"
@@ -72,4 +72,4 @@ says "--budget"
 expect 2 "$neap" chat
 printf 'a\0b\n' >zero
 expect 1 "$neap" chat llama <zero
-says "a line has a byte 0"
+says "a line contains a zero byte"

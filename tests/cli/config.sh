@@ -74,7 +74,7 @@ bad "2: bathc: \`neap train\` has no such option; did you mean batch?" $'lr: 1\n
 bad "1: config: \`neap train\` has no such option" 'config: other.yaml'
 bad "1: batch: has no value" 'batch:'
 bad "1: batch 1.5: a whole number from 1 to 2147483647 is needed" 'batch: 1.5'
-bad "1: nesterov maybe: true or false is needed" 'nesterov: maybe'
+bad "1: nesterov maybe: must be true or false" 'nesterov: maybe'
 bad "1: batch: a single value is needed (got a list)" 'batch: [1, 2]'
 bad "4: batch: a single value is needed (got a mapping)" $'lr: 1\n\nbatch:\n  size: 3\n'
 bad "1: lines of" 'just text'

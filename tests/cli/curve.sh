@@ -31,7 +31,7 @@ tail -n +2 curve.csv | awk -F, '$1 == planner && ($2 <= bytes || $3 >= overhead)
   { planner = $1; bytes = $2; overhead = $3 } END { exit bad || NR < 2 }' || fail "the table: $(cat curve.csv)"
 grep -q '^keep-all,[0-9]*,0.000000$' curve.csv || fail "the row of keep-all"
 
-# Who takes no such graph is told of; the others have their curves. Nobody at all: no picture.
+# Who takes no such graph is reported; the others have their curves. Nobody at all: no picture.
 write_skipping skipping.json
 expect 0 "$neap" curve skipping.json --planner revolve,keep-all --points 2
 says "revolve has no plan for this graph"
@@ -55,7 +55,7 @@ same "$(tail -n +2 few.csv | sort -t, -k2n | head -1 | cut -d, -f2)" "$least" "t
 expect 0 "$neap" curve skipping.json --planner all --points 3 --json
 grep -q '"planner": "dtr"' out || fail "dtr is not asked"
 ! grep -q '"planner": "checkmate"' out || fail "checkmate is asked, and auto does not ask it"
-[ ! -s err ] || fail "who was not named is told of"
+[ ! -s err ] || fail "a planner that was not named is reported"
 
 # A model that has nothing to trade says so.
 expect 0 "$neap" curve --model mlp --points 2

@@ -24,7 +24,7 @@ says "data 'table.csv,label=label': the kind of data is missing; write csv:table
 expect 2 "$neap" data set
 says "the kind of data is missing; write images:set"
 expect 2 "$neap" data gone.csv
-says "data 'gone.csv': there is no such source; there are cifar10:DIR, mnist:DIR"
+says "data 'gone.csv': unknown source; the sources are cifar10:DIR, mnist:DIR"
 expect 0 "$neap" data
 grep -q "^images:DIR" out || fail "$(cat out)"
 expect 2 "$neap" data synthetic -o none.png extra

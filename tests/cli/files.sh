@@ -37,7 +37,7 @@ cmp p.json store/p.json
 cmp p.json new.json
 [ "$(stat -c %a store/p.json)" = 640 ] || fail "store/p.json has another mode"
 head -c "$(stat -c %s p.json)" told.json | cmp - p.json
-tail -n 1 told.json | grep -q '"feasible": true' || fail "what is told is not behind the plan"
+tail -n 1 told.json | grep -q '"feasible": true' || fail "the report is not behind the plan"
 
 : >empty.json
 refused empty.json "$neap" plan empty.json

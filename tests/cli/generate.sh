@@ -25,7 +25,7 @@ for model in gpt-1x16x2 llama-1x16x2x1 char-lstm-1x16; do
   expect 0 "${text[@]}" --temperature 0
   cp out greedy
   expect 0 "${text[@]}" --temperature 0 --seed 9
-  cmp out greedy || fail "$model: the most likely text hangs on the seed"
+  cmp out greedy || fail "$model: the most likely text depends on the seed"
   expect 0 "${text[@]}" --top-k 1 --seed 3
   cmp out greedy || fail "$model: one token to choose from is not the most likely one"
 
@@ -63,7 +63,7 @@ quiet
 says "prompt: line 1, column 5"
 expect 2 "$neap" generate gpt-1x16x2 --prompt "the cat sat on mat 1, the"
 quiet
-says "places for 16"
+says "positions for 16"
 expect 1 "$neap" generate missing
 quiet
 says missing

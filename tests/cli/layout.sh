@@ -12,7 +12,7 @@ same "$(cut -d, -f1-4 out.csv)" "$(cat in.csv)" "the buffers"
 expect 0 "$neap" layout in.csv --capacity 12
 expect 3 "$neap" layout in.csv --capacity 11 -o none.csv
 quiet
-says "there is no layout within a capacity of 11 bytes"
+says "layout: no layout exists within a capacity of 11 bytes"
 says "--capacity 12"
 [ ! -e none.csv ] || fail "a file was written for a layout that was not found"
 expect 3 "$neap" layout in.csv --capacity 11 --json
@@ -48,10 +48,10 @@ bad 'b,3,9,99999999999999999999'
 bad 'b,-99999999999999999999,9,4'
 bad 'b,3,9,4,5'
 bad ' a ,3,9,4'
-says "line 3: there is a buffer 'a' already"
+says "line 3: the id 'a' is used twice"
 printf 'size,lower,id\t,upper\n1,0,b,3\n\n1,0,a,3\n1,0,b,3\n1,0,a,3\n' >bad.csv
 expect 1 "$neap" layout bad.csv -o none.csv
-says "line 5: there is a buffer 'b' already"
+says "line 5: the id 'b' is used twice"
 [ ! -e none.csv ] || fail "a file was written for buffers that are not told apart"
 printf 'id,lower,upper,size\na,0,3,1\0002\n' >bad.csv
 expect 1 "$neap" layout bad.csv

@@ -23,7 +23,7 @@ expect 0 "${run[@]}" "${lora[@]}" --init base --steps 6 --json "${tight[@]}"
 same "$(field weights_sha256)" "$weights" "the weights within the least budget"
 [ "$(field planned_peak_bytes)" -lt "$peak" ] || fail "the least budget is no less"
 expect 0 "${run[@]}" "${lora[@]}" --init base --steps 3 --out part
-grep -q '^adapters  *of rank 4, alpha 12, dropout 0.1, beside queries and values$' out err || fail "$(cat out err)"
+grep -q '^adapters  *rank 4, alpha 12, dropout 0.1, added to queries and values$' out err || fail "$(cat out err)"
 expect 0 "$neap" train --resume part --steps 6 --json
 same "$(field weights_sha256)" "$weights" "the weights of a run that went on"
 expect 2 "$neap" train --resume part --steps 7 --lora 5

@@ -42,7 +42,7 @@ says "--from 2"
 expect 2 "$neap" lr "${model[@]}" -o rates.txt
 says "rates.txt"
 expect 2 "$neap" lr "${model[@]}" --out run
-says "--out: there is no such option"
+says "--out: unknown option"
 expect 2 "$neap" train "${model[@]}" --schedule exponential --steps 2
 says "--final-lr"
 expect 2 "$neap" train "${model[@]}" --final-lr 2 --steps 2

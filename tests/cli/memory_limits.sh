@@ -30,7 +30,7 @@ says "OMP_STACKSIZE"
 # A budget of what is available is what such a limit leaves, less a tenth; the process keeps it.
 limited() { (ulimit -d "$1" && shift && exec "$@"); }
 expect 0 limited 400000 "${train[@]}" --threads 2 --steps 1 --budget available
-says "that ulimit -d has free; a tenth is left to others"
+says "that ulimit -d has free; a tenth is left for other processes"
 expect 3 limited 300000 "$neap" plan --model resnet50 --image 3x224x224 --batch 256 --budget available
 says "the smallest that can"
 expect 3 limited 330000 "$neap" train --model resnet50 --data synthetic: --batch 64 --steps 1 --budget available

@@ -76,4 +76,4 @@ says "values"
 expect 2 "${run[@]}" --steps 1 --mixup -1
 says mixup
 expect 0 "$neap" train --model lenet --data synthetic:images=32 --batch 16 --steps 1 --threads 1 --mixup 0.2
-grep -qF 'by shares from Beta(0.2, 0.2)' out || fail "the settings do not tell mixup"
+grep -qF 'weighted by Beta(0.2, 0.2)' out || fail "the settings do not tell mixup"

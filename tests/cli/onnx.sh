@@ -61,17 +61,17 @@ expect 0 "$neap" train --model external.onnx "${images[@]}" --batch 4 --steps 2 
 mv external.data away
 expect 0 "$neap" evaluate images --json
 expect 1 "$neap" train --model external.onnx "${images[@]}" --batch 4 --steps 2 --out never
-says "put that file beside it"
+says "put that file next to the model"
 expect 0 "$neap" plan --model external.onnx --batch 4 --budget max --json
 
 # What is refused says which node, and what to do.
 expect 1 "$neap" train --model bad-operator.onnx "${table[@]}" --out never
-says "node 'top' (Hardmax, opset 18): this operator is not read"
+says "node 'top' (Hardmax, opset 18): this operator is not supported"
 expect 2 "$neap" train --model images.onnx "${table[@]}" --out never
 says "learns from"
 expect 1 "$neap" plan --model nothing.onnx --budget max
 says "nothing.onnx: cannot be opened"
 expect 2 "$neap" export
-says "the folder of a run, or a model's file, is missing"
+says "the folder of a run, or a model file, is missing"
 expect 2 "$neap" export run
 says "-o is missing"

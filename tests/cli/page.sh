@@ -79,7 +79,7 @@ visit show.html "$pointer"'
   report("peak", send(memory, "mousemove", x, yAt(memory, plan.total[plan.peak] / 2)));
   const resident = plan.resident.reduce((sum, bytes) => sum + bytes);
   report("listed", plan.total.every((bytes, t) => instancesAt(t).reduce((sum, i) => sum + plan.bytes[i], resident) === bytes));
-  memory.columns = 20; // fewer than there are positions: each column stands for the highest of its own
+  memory.columns = 20; // fewer than there are positions: each column shows the highest of its own
   const columns = makeColumns(memory);
   report("columns", `${columns.length} ${columns.some((c) => c.at === plan.peak)} ` +
     columns.every((c) => plan.total.slice(c.from, c.to).every((bytes) => bytes <= plan.total[c.at])));

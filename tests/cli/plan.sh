@@ -108,7 +108,7 @@ done
 expect 0 "$neap" plan skipping.json --budget max --planner evict --json
 same "$(field planner) $(field made_by)" "evict keep-all" "a planner that was asked, and who made the plan"
 
-# `-o -` is standard output, which then has nothing else; a unit that means two things is told of.
+# `-o -` is standard output, which then has nothing else; a unit that means two things is reported.
 expect 0 "$neap" graph "${small[@]}" -o -
 cmp out g.json || fail "the graph on standard output"
 expect 0 "$neap" plan g.json --budget 85% -o -
@@ -117,14 +117,14 @@ expect 0 "$neap" plan g.json --budget 85% -o -
 expect 2 "$neap" plan g.json -o - --json
 expect 0 "$neap" plan g.json --budget 900M --json
 same "$(field budget_bytes)" $((900 << 20)) "900M"
-says "a budget of 900M is read as 900 MiB (943718400 bytes)"
+says "a budget of 900M means 900 MiB (943718400 bytes)"
 expect 0 "$neap" plan g.json --budget 900MiB
 [ ! -s err ] || fail "a message about a unit that is clear"
 
 # A planner that does not take a graph says so: no budget would help.
 expect 1 "$neap" plan skipping.json --budget 90% --planner revolve
 quiet
-says "--planner revolve has no plan for this graph under any budget: it takes chains"
+says "--planner revolve has no plan for this graph under any budget: it accepts chains"
 expect 1 "$neap" plan skipping.json --budget 90% --planner revolve --json
 same "$(field feasible) $(field smallest_budget_bytes) $(field largest_batch)" "false null null" "an answer without a plan"
 expect 0 "$neap" plan skipping.json --budget max --planner all
@@ -153,7 +153,7 @@ expect 0 "$neap" show g.json p.json
 expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json
 has peak_bytes peak_node kinds.parameters.at_peak_bytes kinds.workspace.most_bytes
 grep -q "</svg>" show.svg && grep -q "budget" show.svg || fail "the picture of memory"
-# Plan, table and picture have one peak; the label of the budget stands beside its line, not in the legend.
+# Plan, table and picture have one peak; the label of the budget is next to its line, not in the legend.
 expect 0 "$neap" show g.json p.json --budget 85% -o show.svg --json
 same "$(($(field live_bytes) + $(field gap_bytes)))" "$(field peak_bytes)" "what lives and the gaps"
 same "$(field within_budget)" true "a plan within its budget"
@@ -222,7 +222,7 @@ grep -qF "+0.0 %" out || fail "no overhead of +0.0 % in the table"
 # A graph file is as it is: options for models do not go with it.
 for option in "--batch 4" "--image 3x16x16" "--classes 4" "--optimizer adamw" "--momentum 0" "--conv direct" "--backend reference" "--costs measured" "--variant base"; do
   expect 2 "$neap" plan tree.json --budget 60% $option
-  grep -q -- "${option% *} goes with --model" err || fail "no word of ${option% *} for a model: $(cat err)"
+  grep -q -- "${option% *} needs --model" err || fail "no word of ${option% *} for a model: $(cat err)"
 done
 expect 0 "$neap" plan tree.json --budget 60% --threads 1 --json
 

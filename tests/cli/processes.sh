@@ -50,7 +50,7 @@ expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min --shard all --json
 expect 0 "$neap" plan "${step[@]}" --processes 4 --bandwidth 1GB --latency 0.001
 grep -q "each of 4 processes: 2 of 8 micro-batches of 2; it sends" out || fail "the plan does not tell what is sent: $(cat out)"
 expect 2 "$neap" plan "${step[@]}" --processes 3
-says "does not divide"
+says "must divide"
 expect 2 "$neap" plan "${step[@]}" --processes 2 --planner all
 says "one planner"
 expect 0 "$neap" plan "${step[@]}" --processes 2 --latency 0 --json
@@ -70,7 +70,7 @@ for mpi in openmpi mpich; do
   expect 0 "${launch[@]}" -n 2 "${run[@]}" "${given[@]}" --shard all --json
   same "$(field weights_sha256)" "$weights" "weights of two processes of $mpi that share weights"
   expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
-  says "a launcher has started 2 processes already"
+  says "a launcher has already started 2 processes"
 done
 
 # A process that is killed ends all; the checkpoint goes on in any number.

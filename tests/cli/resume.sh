@@ -14,7 +14,7 @@ same $status 130 "the exit status after SIGINT"
 says "neap train --resume run"
 
 cp -r run other
-# Its options lie beside it; another batch may not be given.
+# Its options are next to it; another batch may not be given.
 expect 0 "$neap" train --resume run --evaluate off --json
 same "$(field steps)" 400 "steps in all"
 same "$(field weights_sha256)" "$weights" "weights of the run that was interrupted"
@@ -30,7 +30,7 @@ if [ "$(uname -m)" = x86_64 ] && grep -qw avx2 /proc/cpuinfo; then
   says "the same kernels"
   [ "$(grep -c '"neap [0-9.]* [a-z0-9_]*"' other/state.json)" = 2 ] || fail "a checkpoint without all of its kernels"
 fi
-# Time is told of the steps that it was taken by.
+# Time is reported the steps that it was taken by.
 expect 0 "$neap" train --resume run --evaluate off
 grep -qF "400 steps, 0 of them now in " out || fail "the summary does not tell this run's steps from all"
 expect 2 "$neap" train --resume run --batch 4

@@ -16,7 +16,7 @@ expect 0 "$neap" predict run --data csv:homes.csv -o all.npy --json
 awk "BEGIN { exit !($(field accuracy) > 0.9) }" || fail "the accuracy is $(field accuracy)"
 printf 'size\n9\n' >short.csv
 expect 1 "$neap" predict run --data csv:short.csv -o none.csv
-says "short.csv: has no column 'town'"
+says "short.csv: column 'town' of the training part is missing"
 printf 'size,town\n9,Ulm\n,Ulm\n' >gap.csv
 expect 1 "$neap" predict run --data csv:gap.csv -o none.csv
 says "gap.csv: line 3, column 'size': has no value"

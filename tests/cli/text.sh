@@ -81,10 +81,10 @@ head -50 train.en >pairs/train.en
 bad "train" transformer-8 "parallel:pairs:de-en"
 sed '3s/.*//' train.en >pairs/train.en
 bad "line 3" transformer-8 "parallel:pairs:de-en"
-bad "as parallel:DIR:de-en" transformer-8 parallel:pairs
+bad "write parallel:DIR:de-en" transformer-8 parallel:pairs
 bad "learns from images" wrn-10-1 text:text.txt
 bad "learns from sequences of tokens" gpt-1x16x2 "parallel:$folder:de-en"
-bad "tokens=many is none of" gpt-1x16x2 text:text.txt,tokens=many
+bad "tokens=many must be" gpt-1x16x2 text:text.txt,tokens=many
 
 # A tokenizer that another run left; for the same text it is the same run.
 run=("$neap" train --model gpt-1x16x2 --batch 8 "${small[@]}" --steps 3 --json --data)

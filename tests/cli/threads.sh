@@ -21,7 +21,7 @@ for verb in "plan" "curve --points 2" "show" "train --data synthetic:images=16 -
   # shellcheck disable=SC2086
   expect 1 poor "$neap" $verb "${model[@]}" --threads 2
   quiet
-  says "gives this process 1 thread, not 2"
-  says "--threads 1 would do"
+  says "allows this process 1 thread, not 2"
+  says "use --threads 1"
   ! grep -q libgomp err || fail "OpenMP has ended the process"
 done

@@ -1,4 +1,4 @@
-# Training: results, budgets, plans that are replayed, metrics, data that is not there.
+# Training: results, budgets, plans that are replayed, metrics, data that is missing.
 source "$(dirname "$0")/common.bash"
 
 expect 0 "${train[@]}" --steps 3 --budget max --json --save-plan all.json
@@ -66,7 +66,7 @@ wait $running || true
 OMP_WAIT_POLICY=passive timeout -s INT 6 "${sharing[@]}" >passive.out 2>passive.err || true
 end_busy
 [ "$(grep -c OMP_WAIT_POLICY=passive shared.err)" = 1 ] || fail "who shares the processors is not told once: $(cat shared.err)"
-! grep -q OMP_WAIT_POLICY passive.err || fail "who has set the policy is told of it"
+! grep -q OMP_WAIT_POLICY passive.err || fail "the policy is mentioned although it is set"
 
 # Metrics: a JSON line a step.
 expect 0 "${train[@]}" --steps 3 --metrics m.jsonl --json
@@ -121,7 +121,7 @@ direct=$(field planned_peak_bytes)
 expect 0 "${wide[@]}" --budget "$direct" --conv direct
 if [ "$direct" -lt "$least" ]; then
   expect 3 "${wide[@]}" --budget "$direct"
-  says "--conv direct would fit it"
+  says "--conv direct would fit"
   quiet
 fi
 expect 3 "${wide[@]}" --budget 8MB
@@ -209,7 +209,7 @@ sparse=("${train[@]}" --micro-batch 2 --precision f16 --sparse 0.3 --rewire-ever
 expect 0 "${sparse[@]}" --steps 12 "${tight[@]}" --json
 [ "$(field planned_peak_bytes)" -lt "$most" ] || fail "sparse: $(field planned_peak_bytes) of $most bytes"
 same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and measured peak of sparse parameters"
-same "$(field combination) $(printf %.3g "$(field density)")" "micro=2+f16+sparse=0.3 0.3" "what is told of techniques that are asked for"
+same "$(field combination) $(printf %.3g "$(field density)")" "micro=2+f16+sparse=0.3 0.3" "the techniques that the run reports"
 pruned=$(field weights_sha256)
 expect 0 "${sparse[@]}" --steps 12 --out sparse-run --json
 same "$(field weights_sha256)" "$pruned" "weights of sparse parameters with the least budget"
@@ -261,7 +261,7 @@ expect 3 "${tokens[@]}" --process-budget $whole
 ! grep -q "in a step" err || fail "the order of records is found after the step"
 rm zeros
 
-# Data and files that are not there.
+# Data and files that are missing.
 expect 1 "${train[@]}" --data cifar10:missing --steps 1
 says missing
 expect 1 "${train[@]}" --steps 1 --init missing.safetensors

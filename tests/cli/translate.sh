@@ -44,7 +44,7 @@ expect 0 "$neap" translate run --input data/test.xx --output written --json
 cmp written translated || fail "--output has other lines"
 same "$(field translations)" null "translations that went to a file"
 
-# Whatever stands beside a line, how many are translated together, and where the tokenizer comes from.
+# Whatever is next to a line, how many are translated together, and where the tokenizer comes from.
 tac data/test.xx >backwards
 expect 0 "$neap" translate run --input backwards
 tac out | cmp - translated || fail "other lines in another order"
@@ -105,7 +105,7 @@ expect 1 "$neap" translate run --input missing
 says "missing: cannot be read"
 printf 'ka\0lo\n' >zero
 expect 1 "$neap" translate run --input zero
-says "line 1: has a byte 0"
+says "line 1: contains a zero byte"
 expect 0 "$neap" train "${small[@]}" --data synthetic:images=40 --steps 1 --out images
 expect 2 "$neap" translate images --input some
 says "wrn-10-1"
@@ -124,7 +124,7 @@ weights=$(field weights_sha256) planned=$(field planned_peak_bytes) longest=$(fi
 same "$(field skipped_records) $(field cut_records)" "0 0" "pairs beyond a length that is not asked for"
 length=$(sed 's/.* of \([0-9]*\) tokens/\1/' <<<"$longest")
 expect 0 "${run[@]}" --data parallel:long:xx-yy,tokens=tokenizer.json --length "$length"
-says "1 pairs of the training part have more than $length tokens and are left out; 1 of the other part are cut"
+says "1 training pairs have more than $length tokens and are left out; 1 test pairs are cut"
 same "$(field skipped_records) $(field cut_records)" "1 1" "pairs beyond the length"
 same "$(field weights_sha256)" "$weights" "the weights without the long pair"
 same "$(field planned_peak_bytes)" "$planned" "the memory without the long pair"

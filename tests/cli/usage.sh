@@ -41,7 +41,7 @@ done
 wrong "--beta2 1" train --model wrn-10-1 --data synthetic --optimizer adamw --beta2 1
 wrong "--batch 0" bench --model wrn-10-1 --batch 0
 wrong "--steps 0" bench --model wrn-10-1 --steps 0
-wrong "--batch goes with --model" bench --batch 8
+wrong "--batch needs --model" bench --batch 8
 wrong "wrn-10-1" bench wrn-10-1
 wrong "nothing-1" bench --model nothing-1 --threads 1
 wrong "--model" train --data synthetic
@@ -56,11 +56,11 @@ for image in 3 3x32 3x32x32x1 0x32x32 3x-1x32 3x32x 3x32x9999999999 "3 x32x32"; 
   wrong "--image $image" plan --model wrn-10-1 --image "$image"
 done
 wrong "--classes 0" train --model wrn-10-1 --data synthetic --classes 0
-wrong "not 5x32x32" train --model wrn-10-1 --data synthetic --image 5x32x32
+wrong "got 5x32x32" train --model wrn-10-1 --data synthetic --image 5x32x32
 wrong "--threads 0" plan --model wrn-10-1 --threads 0
 wrong "--threads 4294967297" plan --model wrn-10-1 --threads 4294967297
-wrong "40000 threads" plan --model wrn-10-1 --threads 40000
-wrong "40000 threads" train --model wrn-10-1 --data synthetic --threads 40000
+wrong "threads: 40000" plan --model wrn-10-1 --threads 40000
+wrong "threads: 40000" train --model wrn-10-1 --data synthetic --threads 40000
 wrong "--lr nan" train --model wrn-10-1 --data synthetic --lr nan
 wrong "--shuffle maybe" train --model wrn-10-1 --data synthetic --shuffle maybe
 wrong "--nesterov" train --model wrn-10-1 --data synthetic --nesterov=1
@@ -83,7 +83,7 @@ wrong "--planner guess" plan --model wrn-10-1 --planner guess
 wrong "--planner guess" train --model wrn-10-1 --data synthetic --planner guess
 wrong "wrn-11-1" plan --model wrn-11-1
 wrong "no-such-model" train --model no-such-model --data synthetic
-wrong "graph file" plan --budget max
+wrong "step file" plan --budget max
 wrong "g.json" plan --model wrn-10-1 g.json
 wrong "folder" evaluate
 wrong "unexpected argument" evaluate one other
@@ -126,7 +126,7 @@ fi
 
 # An instruction set that there is not.
 expect 2 env NEAP_MAX_CPU_ISA=other "$neap" plan "${small[@]}" --budget max
-says "none of avx512_bf16, avx512, avx2 and generic"
+says "must be avx512_bf16, avx512, avx2 or generic"
 quiet
 
 # What the user gave is named as it was given.

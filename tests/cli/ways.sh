@@ -71,7 +71,7 @@ for one in "--budget max" "--lora 8 --base nf4"; do
   if grep -q '"ways"' out; then fail "$one plans one way"; fi
 done
 expect 2 "$neap" plan "${small[@]}" --data synthetic
-says "--data goes with the table of ways"
+says "--data only applies to the table of ways"
 expect 2 "$neap" plan model.gguf "${shape[@]}" --micro-batch auto
 expect 2 "$neap" plan model.gguf --batch 3 --length 32 --micro-batch 2
-says "does not divide a batch of 3"
+says "must divide the batch of 3"

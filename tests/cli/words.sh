@@ -29,3 +29,15 @@ git commit -qm later --allow-empty
 expect 0 scripts/check-words
 expect 1 scripts/check-words HEAD~2
 expect 2 scripts/check-words no-such-commit
+
+# --all looks at every line of the folders that are held to it, tracked ones alone.
+mkdir src
+printf '/* It depends on the batch. */\n' >src/plain.c
+git add -A
+WORDS_CLEAN=src expect 0 scripts/check-words --all
+printf '/* It hangs on the batch. */\n' >src/odd.c
+git add -A
+git commit -qm odd
+git commit -qm later --allow-empty
+WORDS_CLEAN=src expect 1 scripts/check-words --all
+says "src/odd.c:1:"

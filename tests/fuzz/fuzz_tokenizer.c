@@ -1,5 +1,5 @@
 /* Tokenizer files. What is taken is the same tokenizer after it was written and read again. Its tokens spell
- * what they stand for: the file's own text becomes ids of the vocabulary, and those the text; one of
+ * what they mean: the file's own text becomes ids of the vocabulary, and those the text; one of
  * characters may refuse it, with a message. What is refused gives a message that names the file. */
 #include <stdlib.h>
 #include <string.h>

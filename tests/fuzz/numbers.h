@@ -28,7 +28,7 @@ static inline bool numbers_more(struct numbers *numbers) {
   return *numbers->at != '\0';
 }
 
-/* The next number, as what it is read as; 0 where there is none. A number above or below all of its type is
+/* The next number, as what it is read as; 0 if none exists. A number above or below all of its type is
  * the largest or the least of it. */
 static inline int64_t next_integer(struct numbers *numbers) {
   if (!numbers_more(numbers)) return 0;

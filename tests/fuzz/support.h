@@ -44,7 +44,7 @@ bool fuzz_same(struct fuzz_bytes a, struct fuzz_bytes b);
 bool fuzz_same_files(const char *a, const char *b);
 
 /* An input may be several files: each begins with a line "=== NAME" and lasts up to the line end before the
- * next such line. Gives the part of that name, borrowed from the input; its text is NULL where there is none.
+ * next such line. Gives the part of that name, borrowed from the input; its text is NULL if none exists.
  */
 struct fuzz_bytes fuzz_part(const uint8_t *data, size_t size, const char *name);
 /* Writes the parts that are there into a folder. */

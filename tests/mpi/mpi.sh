@@ -63,12 +63,12 @@ start 3 fail "$build"
 # A rank that leaves early ends the others, which wait for it inside MPI; one of them says so.
 start 3 heart_leave "$build"
 [ $status != 0 ] && [ $status != 124 ] || fail "a rank that leaves"
-says "rank 1: it closed its connection while other ranks called"
+says "rank 1: closed its connection while other ranks called"
 
 # The plugin of the other MPI connects every process to itself alone.
 case $mpi in openmpi) other=mpich ;; *) other=openmpi ;; esac
 if [ -e "$build/libneap_$other.so" ]; then
   start 3 calls "$build" $other
   [ $status != 0 ] && [ $status != 124 ] || fail "the other plugin"
-  says "collective: the launcher started 3 processes, but by"
+  says "collective: the launcher started 3 processes, but "
 fi

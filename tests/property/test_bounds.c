@@ -97,7 +97,7 @@ static void test_cost(void **state) {
   assert_true(gap < 0.7 * base_gap);
 }
 
-/* A chain there and back whose nodes cost so much; the last of the way there may not run twice. */
+/* A chain there and back whose nodes cost this much; the last of the way there may not run twice. */
 static neap_step *chain_of_cost(double cost) {
   enum { LENGTH = 6, NODES = 2 * LENGTH };
   struct step_tensor tensors[NODES];

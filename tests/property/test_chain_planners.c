@@ -38,7 +38,7 @@ static uint64_t first_objective(const uint64_t *bytes, const uint64_t *kept, con
 
 static uint64_t revised_objective(const uint64_t *bytes, const uint64_t *kept, const int32_t *chosen,
                                   int32_t count) {
-  uint64_t held = 0, peak = 0; /* checkpoints up to the segment in hand, whose layers are made again */
+  uint64_t held = 0, peak = 0; /* checkpoints up to the current segment, whose layers are made again */
   for (int32_t c = 0; c < count; c++) {
     held += kept[chosen[c]];
     peak = larger(peak, held + (c + 1 < count ? segment(bytes, chosen[c], chosen[c + 1], true) : 0));

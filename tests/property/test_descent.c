@@ -12,7 +12,7 @@
 
 static int steps(void) { return quick_pass() ? 12 : 30; }
 
-/* Lower and dearer from rung to rung, and each what it says. */
+/* Lower and more expensive from rung to rung, and each what it says. */
 static void expect_way_down(const neap_step *step, const struct descent *descent) {
   for (size_t i = 0; i < descent->rungs.count; i++) {
     const struct rung *rung = &descent->rungs.data[i];

@@ -163,7 +163,7 @@ static void test_small(void **state) {
     expect_valid(buffers, count, &result);
     if (least == 1) continue;
     assert_int_equal(neap_layout_solve(buffers, count, least - 1, &result), NEAP_OVER_BUDGET);
-    assert_non_null(strstr(neap_error_message(), "there is no layout within"));
+    assert_non_null(strstr(neap_error_message(), "no layout exists within"));
     expect_valid(buffers, count, &result);
     assert_int_equal(result.height, least);
   }

@@ -94,8 +94,8 @@ static void test_step_against_reference(void **state) {
 
 /* ---- Under several plans ---- */
 
-/* Where the budget cannot be met, which hangs on the workspaces that the processor's kernels take: within the
- * smallest that can. */
+/* Where the budget cannot be met, which depends on the workspaces that the processor's kernels take: within
+ * the smallest that can. */
 static struct run_result run_within(const neap_graph *graph, const char *planner, uint64_t budget) {
   neap_session *s;
   uint64_t smallest;

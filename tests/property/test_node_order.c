@@ -115,7 +115,7 @@ static void test_mirrored(void **state) {
 
 enum { BRANCHES = 40, LENGTH = 8, NODES = BRANCHES * LENGTH + 1, BIG = 1 << 20, SMALL = 64 };
 
-/* So many branches whose ends one node reads, given level by level: as many values live as there are
+/* This many branches whose ends one node reads, given level by level: as many values live as there are
  * branches. One after the other they need two, and the ends. */
 static neap_step *branches_side_by_side(void) {
   static struct step_tensor tensors[NODES + 1];

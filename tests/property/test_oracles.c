@@ -171,7 +171,7 @@ static double check_auto(const neap_step *step, uint64_t budget, double best) {
 
 static void test_planners(void **state) {
   (void)state;
-  int possible = 0, met = 0, dearer = 0;
+  int possible = 0, met = 0, costlier = 0;
   double gap = 0;
   for (int i = 0; i < shorten(300); i++) {
     neap_step *step = make(i, 5 + i % 7);
@@ -186,7 +186,7 @@ static void test_planners(void **state) {
       for (int32_t p = 0; p < planner_count; p++)
         if (planners[p].auto_limit >= step->node_count) check_row(step, &planners[p], budget, best);
       const double cost = check_auto(step, budget, best);
-      dearer += cost > cost_before;
+      costlier += cost > cost_before;
       cost_before = cost;
       possible++;
       met += cost < INFINITY;
@@ -198,9 +198,9 @@ static void test_planners(void **state) {
   print_message(
       "auto meets %d of %d budgets that can be met, at %.2f %% above the least cost; %d cost more than a "
       "smaller one\n",
-      met, possible, 100 * gap / met, dearer);
+      met, possible, 100 * gap / met, costlier);
   assert_true(100 * met >= 98 * possible);
-  assert_true(100 * dearer <= possible);
+  assert_true(100 * costlier <= possible);
   assert_true(gap / met < 0.05);
 }
 

@@ -253,8 +253,8 @@ static void test_against_exhaustive_search(void **state) {
   assert_true(possible > 0 && 2 * met >= possible);
 }
 
-/* One node makes so many values, which the backward pass reads one by one: a few of the node's inputs can be
- * made again, whatever their number. */
+/* One node makes this many values, which the backward pass reads one by one: a few of the node's inputs can
+ * be made again, whatever their number. */
 static void test_wide_node(void **state) {
   (void)state;
   enum { BEFORE = 10, WIDE = 100, NODES = BEFORE + 1 + WIDE, TENSORS = 1 + BEFORE + 2 * WIDE };

@@ -171,7 +171,7 @@ static void test_run(void **state) {
   assert_string_not_equal(expect_ok(&options).weights_sha256, result.weights_sha256);
   options = usual(), options.augment = NEAP_AUGMENT_OFF;
   assert_string_not_equal(expect_ok(&options).weights_sha256, result.weights_sha256);
-  /* Evaluation and another budget change nothing. Epochs are so many steps. */
+  /* Evaluation and another budget change nothing. Epochs are this many steps. */
   options = usual(), options.no_evaluation = true, options.session.budget = NEAP_BUDGET_MAX;
   const neap_train_result blind = expect_ok(&options);
   assert_string_equal(blind.weights_sha256, result.weights_sha256);
@@ -332,7 +332,7 @@ static int run_child(const char *path) {
   return neap_train(&options, &result) == NEAP_OK ? 0 : 1;
 }
 
-/* Lets a run go on for so many seconds at most and then kills it. Whether it came to its end before. */
+/* Lets a run go on for this many seconds at most and then kills it. Whether it came to its end before. */
 static bool run_and_kill(double seconds) {
   const double end = clock_seconds() + seconds;
   const pid_t child = fork();

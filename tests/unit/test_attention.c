@@ -366,7 +366,7 @@ static void check_setup(const struct setup *s, const struct backend *backend, ne
   char how[32];
   snprintf(how, sizeof how, "%s in %s", backend->name, dtype_rows[dtype].name);
   for (int i = 0; i < RESULTS; i++) {
-    /* Gradients hang on y as it was stored, scores on large products. */
+    /* Gradients depend on y as it was stored, scores on large products. */
     const double room = (i >= 2 ? 2 : 1) * (s->scale > 1 ? (double)s->scale : 1);
     expect_close(s, how, names[i], o.elements[slots[i]], expected[i], one.of[i],
                  i == 1 ? 2e-6 : room * rounding);
@@ -417,7 +417,7 @@ static void test_what_is_not_there(void **state) {
     }
 }
 
-/* Bytes of workspace of both nodes, for so many rows. */
+/* Bytes of workspace of both nodes, for this many rows. */
 static uint64_t workspace_of(int64_t rows, bool backward) {
   const struct setup s = {"workspace", 2, rows, rows, 4, 4, 64, true, true, 0, NULL, 0, 0.1f, 0};
   int32_t ids[SLOTS];
@@ -475,7 +475,7 @@ static neap_graph *built(float dropout) {
   return graph;
 }
 
-/* Of six heads without a number two are of queries, keys and values each; evaluation drops nothing. */
+/* Without a number, six heads are two each for queries, keys and values; evaluation drops nothing. */
 static void test_evaluation(void **state) {
   (void)state;
   neap_graph *graph = built(0.5f), *evaluation = NULL;
@@ -597,7 +597,7 @@ static double *turn(const struct backend *backend, int64_t first) {
   return values;
 }
 
-/* The product of two rows hangs on their distance alone; the first pair is turned by one radian a row, and
+/* The product of two rows depends on their distance alone; the first pair is turned by one radian a row, and
  * the second by less as the base says; heads beyond those turned are copied. */
 static void test_rotary(void **state) {
   (void)state;

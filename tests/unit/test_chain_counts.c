@@ -25,7 +25,7 @@ static int64_t count_leaves(const chain_operations *operations) {
 }
 
 /* Runs operations on a chain of unit stages: every state that is read is there, backward goes from the last
- * stage to the first, and at no time are more than `slots` states held beside the one in hand, the input of
+ * stage to the first, and at no time are more than `slots` states held beside the current one, the input of
  * the chain included; all of a stage counts as `internal`. */
 static void expect_runs(const chain_operations *operations, int32_t steps, int32_t slots, int32_t internal) {
   /* A state or an inside lives from where it is made to its last reading before it is made again. */
@@ -33,7 +33,7 @@ static void expect_runs(const chain_operations *operations, int32_t steps, int32
   int32_t *last_use = calloc(n + 1, sizeof *last_use), *state = malloc(((size_t)steps + 1) * sizeof *state),
           *inside = malloc(((size_t)steps + 1) * sizeof *inside), *weight = calloc(n + 1, sizeof *weight);
   for (int32_t s = 0; s <= steps; s++) state[s] = inside[s] = -1;
-  state[0] = 0; /* position 0 stands for the input; operation i makes what it makes at i + 1 */
+  state[0] = 0; /* position 0 means the input; operation i makes what it makes at i + 1 */
   int32_t next = steps - 1;
   weight[0] = 1;
   for (size_t i = 0; i < n; i++) {
@@ -58,7 +58,7 @@ static void expect_runs(const chain_operations *operations, int32_t steps, int32
   assert_int_equal(next, -1);
   for (size_t i = 0; i < n; i++) { /* held while operation i runs: made before, read at i or after it */
     int32_t held = 0;
-    for (size_t k = 0; k <= i; k++) /* what only the next operation reads is in hand, not held */
+    for (size_t k = 0; k <= i; k++) /* a value that only the next operation reads is not held */
       if (last_use[k] >= (int32_t)i && last_use[k] > (int32_t)k) held += weight[k];
     assert_true(held <= slots);
   }

@@ -303,7 +303,7 @@ static void test_long(void **state) {
   snprintf(name, sizeof name, "chat:%s,test=%s", path_of("one.jsonl"), path_of("four.jsonl"));
   task = task_of(8, false);
   assert_int_equal(loader_open(&loader, name, &task), NEAP_INVALID_ARGUMENT);
-  assert_says("one.jsonl: nothing is left to train with");
+  assert_says("one.jsonl: no conversation is left to train with");
   assert_says("--length");
   loader_close(&loader);
 }
@@ -370,7 +370,7 @@ static void test_folder(void **state) {
   loader_close(&loader);
   snprintf(name, sizeof name, "chat:%s,holdout=0.2", folder);
   assert_int_equal(loader_open(&loader, name, &task), NEAP_INVALID_ARGUMENT);
-  assert_says("valid.jsonl is there to test with; leave holdout= out");
+  assert_says("valid.jsonl provides the test part; leave holdout= out");
   loader_close(&loader);
 }
 
@@ -473,9 +473,9 @@ static void test_refused(void **state) {
               "\"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n{\"text\": \"e\"}\n");
   expect_refused("", gemma, NEAP_UNSUPPORTED, "refused.jsonl: line 2: message 1: the chat template 'gemma'");
   expect_refused("", unknown, NEAP_INVALID_ARGUMENT, "there is no such chat template; there are chatml");
-  expect_refused("", masked, NEAP_INVALID_ARGUMENT, "not for those that learn masked ones");
-  expect_refused(",tokens=many", task, NEAP_INVALID_ARGUMENT, "tokens=many is none of bytes");
-  expect_refused(",holdout=2", task, NEAP_INVALID_ARGUMENT, "holdout=2");
+  expect_refused("", masked, NEAP_INVALID_ARGUMENT, "not models of masked tokens");
+  expect_refused(",tokens=many", task, NEAP_INVALID_ARGUMENT, "tokens=many must be bytes");
+  expect_refused(",holdout=2", task, NEAP_INVALID_ARGUMENT, "holdout must be between 0 and 1 (got 2)");
   write_lines("refused.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"a\"\n");
   expect_refused("", task, NEAP_BAD_FORMAT, "refused.jsonl: line 2, column");
   write_lines("refused.jsonl", "");

@@ -91,7 +91,7 @@ static void test_failures(void **state) {
   (void)state;
   struct rank ranks[MOST_RANKS];
   run(4, one_leaves, ranks);
-  assert_all_fail(4, ranks, NEAP_IO_FAILED, "rank 1: it closed its connection while other ranks called", 1);
+  assert_all_fail(4, ranks, NEAP_IO_FAILED, "rank 1: closed its connection while other ranks called", 1);
   run(4, one_reports, ranks);
   assert_int_equal(ranks[1].ending.status, NEAP_OUT_OF_MEMORY);
   assert_all_fail(4, ranks, NEAP_OUT_OF_MEMORY, "rank 1: out of memory at step 7", 1);
@@ -189,8 +189,9 @@ static void test_death(void **state) {
   (void)state;
   kill_one(2, SIGKILL, "rank 2: its connection ended (");
   kill_one(0, SIGKILL, "rank 0: its connection ended (");
-  kill_one(1, SIGSTOP,
-           "rank 1: nothing came from it for 1.5 seconds: it, its machine or its network has stopped");
+  kill_one(
+      1, SIGSTOP,
+      "rank 1: nothing came from it for 1.5 seconds: the process, its machine or its network has stopped");
 }
 
 /* A rank that computes for longer than ranks may be silent, and one that is stopped for less, are alive; so

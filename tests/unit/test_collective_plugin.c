@@ -58,7 +58,7 @@ static void test_launchers(void **state) {
   finds("mpich", 4);
   launch("2", "4");
   refused(plugin_launcher(&launcher, &size), "collective: OMPI_COMM_WORLD_SIZE and PMI_SIZE are both set, so "
-                                             "that the launcher is not known; unset that of the other");
+                                             "the launcher is unclear; unset the one that does not apply");
   static const char *const bad[] = {"", "x", "3x", "0", "-2", "99999999999", "99999999999999999999"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     launch(bad[i], NULL);
@@ -84,12 +84,12 @@ static void test_plugins(void **state) {
   refused(plugin_open(NULL, NULL, &c), "install Debian's libopenmpi-dev and openmpi-bin, then run `make`");
   refused(plugin_open("mpich", NULL, &c), "install Debian's libmpich-dev and mpich, then run `make`");
   refused(plugin_open(NULL, FAKE_PLUGINS "/none", &c),
-          "libneap_openmpi.so: it has no 'neap_plugin', so it is no plugin of Neap");
+          "libneap_openmpi.so: has no 'neap_plugin', so it is not a plugin of Neap");
   refused(plugin_open(NULL, FAKE_PLUGINS "/other", &c),
-          "libneap_openmpi.so: it was built for another version of Neap "
-          "(its plugins have version 99, these ");
+          "libneap_openmpi.so: was built for another version of Neap "
+          "(plugin version 99, this one needs ");
   refused(plugin_open(NULL, FAKE_PLUGINS "/alone", &c),
-          "collective: the launcher started 3 processes, but by Open MPI each is connected to 1; start them "
+          "collective: the launcher started 3 processes, but Open MPI connects each of them to 1; start them "
           "by the mpirun of "
           "Open MPI (mpirun.openmpi), or choose the plugin of your launcher's MPI");
   assert_int_equal(c.size, 0);

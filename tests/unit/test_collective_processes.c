@@ -312,9 +312,8 @@ static void test_what_is_refused(void **state) {
   pthread_mutex_lock(&lock);
   assert_int_equal(pthread_create(&thread, NULL, wait_at_lock, &lock), 0);
   assert_int_equal(processes_start(2, &own, &exit_status), NEAP_INVALID_ARGUMENT);
-  assert_string_equal(
-      neap_error_message(),
-      "processes: this process already has 2 threads, which do not survive a fork; start processes first");
+  assert_string_equal(neap_error_message(), "processes: this process already has 2 threads, which would not "
+                                            "survive a fork; start the processes first");
   assert_int_equal(own.size, 0);
   assert_int_equal(exit_status, 1);
   pthread_mutex_unlock(&lock);

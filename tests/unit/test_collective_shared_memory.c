@@ -55,7 +55,7 @@ static void test_sizes(void **state) {
   struct shared_region *region;
   assert_int_equal(shared_memory_map(0, &region), NEAP_INVALID_ARGUMENT);
   assert_int_equal(shared_memory_map(SHARED_MOST_RANKS + 1, &region), NEAP_INVALID_ARGUMENT);
-  assert_string_equal(neap_error_message(), "processes: there must be 1 to 128 of them (got 129)");
+  assert_string_equal(neap_error_message(), "processes: their number must be from 1 to 128 (got 129)");
   shared_memory_unmap(NULL);
   shared_memory_close(NULL);
 }

@@ -221,7 +221,7 @@ static void test_bad_token_files(void **state) {
   expect_refused(folder, TOKEN_U16, NEAP_IO_FAILED, "not a regular file");
 }
 
-/* Wrong ids have their place named; a file that was cut short after it was opened is told of. */
+/* Wrong ids have their place named; a file that was cut short after it was opened is refused. */
 static void test_wrong_ids(void **state) {
   (void)state;
   struct token_file file;

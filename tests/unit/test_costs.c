@@ -121,7 +121,7 @@ static void use_cache(const char *cache) {
   unlink(found);
 }
 
-/* Removes it; from here on there is none that can be written to. */
+/* Removes it; from here on none exists that can be written to. */
 static void forget_cache(void) {
   char found[COST_PATH_LIMIT];
   assert_true(cost_database_path(true, found));

@@ -148,7 +148,7 @@ static void test_cifar_records(void **state) {
     assert_true(fabs(set.source.mean[c] - mean) < 1e-9);
     assert_true(fabs(set.source.deviation[c] - sqrt(squares / (TRAIN * 1024 - 1))) < 1e-9);
   }
-  /* Records of both files, out of order, and one that is none. */
+  /* Records of both files, out of order, and an invalid one. */
   const int32_t records[] = {FIRST, -1, 0, TRAIN - 1, FIRST - 1};
   static float images[5 * IMAGE];
   int32_t labels[5];
@@ -411,7 +411,7 @@ static void test_label_maps(void **state) {
   loader_close(&set);
 }
 
-/* A file that is cut short while it is open is told of, and nothing dies of it. */
+/* A file that is cut short while it is open is reported, and nothing dies of it. */
 static void test_cut_short(void **state) {
   (void)state;
   struct loader set;

@@ -14,7 +14,7 @@
 static const struct device *const devices[] = {&host_device, &guarded_device};
 enum { DEVICES = sizeof devices / sizeof *devices, BYTES = 3 * 4096 + 100, FAR = 2 * 4096 + 17 };
 
-/* Whether all bytes of a memory are of a value, but for `count` from `at` on, which are of another. */
+/* Whether all bytes of a memory have one value, except `count` from `at` on, which have another. */
 static void expect_bytes(const struct device_memory *m, int value, uint64_t at, uint64_t count, int other) {
   unsigned char bytes[BYTES];
   ASSERT_OK(device_read(m, 0, bytes, BYTES));

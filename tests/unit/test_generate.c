@@ -143,7 +143,8 @@ static void test_shares(void **state) {
   remove_place(&p);
 }
 
-/* A special token is chosen only where it may be, and gives no text; ids beyond the tokenizer are none. */
+/* A special token is chosen only where it may be, and gives no text; ids beyond the tokenizer are never
+ * chosen. */
 static void test_special(void **state) {
   (void)state;
   static const float logits[] = {0, 1, 9, 50};

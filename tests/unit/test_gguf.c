@@ -270,9 +270,9 @@ static void test_bad_beginnings(void **state) {
   file.bytes[3] = 'X';
   expect_refused(NEAP_BAD_FORMAT, "begins with 47 47 55 58, not with \"GGUF\"");
   begin(1, 0, 0);
-  expect_refused(NEAP_UNSUPPORTED, "is GGUF version 1; versions 2 and 3 are read");
+  expect_refused(NEAP_UNSUPPORTED, "has GGUF version 1; versions 2 and 3 are supported");
   begin(4, 0, 0);
-  expect_refused(NEAP_UNSUPPORTED, "is GGUF version 4");
+  expect_refused(NEAP_UNSUPPORTED, "has GGUF version 4");
   begin(3u << 24, 0, 0);
   expect_refused(NEAP_UNSUPPORTED, "big-endian");
   begin(3, 0, 0);
@@ -296,20 +296,20 @@ static void test_bad_pairs(void **state) {
   put_u64(3);
   put("a\0b", 3);
   put_u32(0);
-  expect_refused(NEAP_BAD_FORMAT, "pair 0: its name has a 0 byte");
+  expect_refused(NEAP_BAD_FORMAT, "pair 0: its name contains a zero byte");
   begin(3, 0, 1);
   put_key("k", 13);
   put_u64(0);
-  expect_refused(NEAP_BAD_FORMAT, "key 'k': there is no type of values 13");
+  expect_refused(NEAP_BAD_FORMAT, "key 'k': unknown type of values 13");
   begin(3, 0, 1);
   put_key("k", GGUF_BOOL);
   put("\2", 1);
-  expect_refused(NEAP_BAD_FORMAT, "key 'k': truth 0 is 2");
+  expect_refused(NEAP_BAD_FORMAT, "key 'k': boolean 0 is 2");
   begin(3, 0, 1);
   put_key("k", GGUF_ARRAY);
   put_u32(GGUF_ARRAY);
   put_u64(0);
-  expect_refused(NEAP_UNSUPPORTED, "key 'k': an array of arrays");
+  expect_refused(NEAP_UNSUPPORTED, "key 'k': is an array of arrays");
   begin(3, 0, 1);
   put_key("k", GGUF_ARRAY);
   put_u32(GGUF_F64);
@@ -332,7 +332,7 @@ static void test_bad_pairs(void **state) {
     begin(3, 0, 1);
     put_key("general.alignment", GGUF_U32);
     put_u32(alignment);
-    expect_refused(NEAP_BAD_FORMAT, "key 'general.alignment' is no u32 that is a power of 2");
+    expect_refused(NEAP_BAD_FORMAT, "key 'general.alignment' must be a u32 and a power of 2");
   }
 }
 
@@ -344,16 +344,16 @@ static void test_bad_tensors(void **state) {
     uint64_t offset;
     const char *part;
   } bad[] = {
-      {32, 1, 4, 0, "tensor 'a': has type 4, which is not known"},
-      {32, 1, UINT32_MAX, 0, "has type 4294967295"},
-      {48, 2, 8, 0, "tensor 'a': its rows of 48 elements are no whole blocks of Q8_0 (32 elements)"},
-      {32, 1, 0, 4, "tensor 'a': offset 4 is no multiple of the alignment, 32"},
-      {32, 3, 0, 0, "tensor 'a': 384 bytes at offset 0 are outside of the file's 256 bytes"},
-      {32, 1, 0, 256, "128 bytes at offset 256 are outside"},
-      {32, 1, 0, UINT64_MAX - 31, "are outside"},
-      {1ull << 63, 1, 0, 0, "tensor 'a': dimension 1 is 9223372036854775808, which is no size"},
+      {32, 1, 4, 0, "tensor 'a': has the unknown type 4"},
+      {32, 1, UINT32_MAX, 0, "unknown type 4294967295"},
+      {48, 2, 8, 0, "tensor 'a': its rows of 48 elements must consist of whole blocks of Q8_0 (32 elements)"},
+      {32, 1, 0, 4, "tensor 'a': offset 4 must be a multiple of the alignment, 32"},
+      {32, 3, 0, 0, "tensor 'a': 384 bytes at offset 0 end past the file's 256 bytes"},
+      {32, 1, 0, 256, "128 bytes at offset 256 end past"},
+      {32, 1, 0, UINT64_MAX - 31, "end past"},
+      {1ull << 63, 1, 0, 0, "tensor 'a': dimension 1 is 9223372036854775808; it must be below 2^63"},
       {1ull << 32, 1ull << 32, 0, 0, "tensor 'a': has more than 2^63 elements"},
-      {1ull << 30, 1ull << 30, 0, 0, "are outside"},
+      {1ull << 30, 1ull << 30, 0, 0, "end past"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     begin(3, 1, 0);
@@ -505,7 +505,7 @@ static void test_write_failures(void **state) {
   static const struct {
     neap_dtype dtype;
     const char *part;
-  } bad[] = {{NEAP_Q8_0, "tensor 'w': its rows of 48 elements are no whole blocks of Q8_0"},
+  } bad[] = {{NEAP_Q8_0, "tensor 'w': its rows of 48 elements must consist of whole blocks of Q8_0"},
              {NEAP_I32, "tensor 'w' cannot be written as i32"},
              {NEAP_F64, "tensor 'w' cannot be written as f64"},
              {NEAP_Q4_K, "tensor 'w' cannot be written as q4_k"}};

@@ -121,8 +121,8 @@ static void test_records(void **state) {
   assert_int_equal(read_image(&l, SPLIT_TEST, 0, pixels, &label), NEAP_OK);
   assert_int_equal(pixels[0], byte_of(8, 0));
   loader_close(&l);
-  refuse(",test=gone", "gone", "is no folder");
-  refuse(",holdout=0.5", "holdout=0.5", "part to test with");
+  refuse(",test=gone", "gone", "is not a folder");
+  refuse(",holdout=0.5", "holdout=0.5", "test part");
 }
 
 static int write_classes(int count) {
@@ -164,8 +164,8 @@ static void test_holdout(void **state) {
     loader_close(&l);
   }
   assert_true(differ > 4);
-  refuse(",holdout=1.5", "holdout=1.5", "between 0 and 1");
-  refuse(",holdout=0.5,seed=x", "seed=x", "no number");
+  refuse(",holdout=1.5", "(got 1.5)", "between 0 and 1");
+  refuse(",holdout=0.5,seed=x", "(got x)", "must be an integer");
 }
 
 /* Any sizes, with and without colours, become one; read ahead or not a batch is the same. */
@@ -273,7 +273,7 @@ static void test_broken(void **state) {
 
 static void test_bad_folders(void **state) {
   (void)state;
-  refuse("/gone", "/gone", "is no folder");
+  refuse("/gone", "/gone", "is not a folder");
   refuse("", "has no folders", "two or more");
   write_picture("a/0.png", 0);
   refuse("", "has one folder", "two or more");
@@ -281,10 +281,10 @@ static void test_bad_folders(void **state) {
   refuse("", "/b: has no pictures", "add some or remove it");
   write_picture("b/1.png", 1);
   assert_int_equal(symlink("..", path_of("b/up")), 0);
-  refuse("", "/b: is a link to a folder that it lies in", "remove it");
+  refuse("", "/b: is a link to a folder that contains it", "remove it");
   unlink(path_of("b/up"));
   assert_int_equal(symlink("round.png", path_of("b/round.png")), 0);
-  refuse("", "b/round.png: cannot be read", "remove or mend it");
+  refuse("", "b/round.png: cannot be read", "remove or repair it");
   unlink(path_of("b/round.png"));
   write_picture("b/\xff.png", 2);
   refuse("", "b/\\xff.png: its name is not UTF-8", "rename it");
@@ -295,7 +295,7 @@ static void test_bad_folders(void **state) {
   write_picture("val/c/0.png", 0);
   write_picture("train/a/0.png", 0);
   write_picture("train/b/0.png", 0);
-  refuse("", "val/c: is no class of the training part", "rename or remove");
+  refuse("", "val/c: is not a class of the training part", "rename or remove");
 }
 
 int main(void) {

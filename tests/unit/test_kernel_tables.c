@@ -205,7 +205,7 @@ static void run_row_norm(const struct cpu_kernels *k, struct buffers *b, int64_t
   k->row_norm(group, b->x, b->x + 3000, b->x + 4000, b->y + 3000, b->y + 6000, b->y + 6100);
 }
 
-/* Heads of `size` channels, for kernels of four lengths: as many sizes as there are of tiles. */
+/* Heads of `size` channels, for kernels of four lengths: one size for each tile. */
 static void run_sequence_conv(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   for (int i = 0; i < ELEMENTS; i++) b->x[i] /= 4; /* so that sums of hundreds of products are about 1 */
   for (int dynamic = 0; dynamic < 2; dynamic++)
@@ -247,7 +247,7 @@ static void *work(size_t bytes) {
   return workspace;
 }
 
-/* Heads of so many elements, in rows that leave rests of blocks. */
+/* Heads of this many elements, in rows that leave rests of blocks. */
 static struct attention attention_of(int64_t size, neap_dtype storage) {
   static int32_t places[69]; /* of sequences of 29 */
   for (int32_t i = 0; i < 69; i++) places[i] = i % 29;

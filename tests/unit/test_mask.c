@@ -7,7 +7,7 @@
 static const struct optimizer momentum = {.kind = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f};
 static const struct run_context context = {.seed = 7, .step = 3, .learning_rate = 0.1f};
 
-/* Every seventh number of the image is none. */
+/* Every seventh number of the image is NaN. */
 static void spoil(const struct interpreter *m) {
   const struct neap_graph *graph = m->lowered->graph;
   for (int32_t id = 0; id < (int32_t)graph->tensors.count; id++) {

@@ -180,23 +180,24 @@ static void test_refused_by_name(void **state) {
     const char *file, *said;
     neap_status status;
   } bad[] = {
-      {"bad-operator.onnx", "node 'top' (Hardmax, opset 18): this operator is not read", NEAP_UNSUPPORTED},
-      {"bad-domain.onnx", "node 'own' (com.example.Fused, opset 18): this operator is not read",
+      {"bad-operator.onnx", "node 'top' (Hardmax, opset 18): this operator is not supported",
        NEAP_UNSUPPORTED},
-      {"bad-opset.onnx", "node 'sum' (Add, opset 6): it is read from opset 7 on", NEAP_UNSUPPORTED},
-      {"bad-cycle.onnx", "node 'one' (Add, opset 18): it reads 'b', which no node before it makes",
+      {"bad-domain.onnx", "node 'own' (com.example.Fused, opset 18): this operator is not supported",
+       NEAP_UNSUPPORTED},
+      {"bad-opset.onnx", "node 'sum' (Add, opset 6): it is supported from opset 7 on", NEAP_UNSUPPORTED},
+      {"bad-cycle.onnx", "node 'one' (Add, opset 18): it reads 'b', which no earlier node makes",
        NEAP_BAD_FORMAT},
       {"bad-twice.onnx", "two values are named 'y'", NEAP_BAD_FORMAT},
-      {"bad-pads.onnx", "node 'conv' (Conv, opset 18): pads 0 before and 1 behind", NEAP_UNSUPPORTED},
+      {"bad-pads.onnx", "node 'conv' (Conv, opset 18): pads 0 before and 1 after", NEAP_UNSUPPORTED},
       {"bad-inputs.onnx", "has the inputs 'x' and 'z'", NEAP_UNSUPPORTED},
-      {"bad-dims.onnx", "tensor 'w': dimension 0 of", NEAP_BAD_FORMAT},
-      {"bad-location.onnx", "'../weights.bin', outside of the model's folder", NEAP_BAD_FORMAT},
+      {"bad-dims.onnx", "tensor 'w': dimension 0 has", NEAP_BAD_FORMAT},
+      {"bad-location.onnx", "'../weights.bin', outside the model's folder", NEAP_BAD_FORMAT},
       {"no-such.onnx", "no-such.onnx: cannot be opened", NEAP_IO_FAILED},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_refused(path_of(bad[i].file), NULL, bad[i].status, bad[i].said);
   assert_refused(path_of("images.onnx"), &(neap_model_options){.classes = 11}, NEAP_INVALID_ARGUMENT,
-                 "tells 10 classes apart, but there are 11");
+                 "predicts 10 classes, but the data have 11");
   assert_refused(path_of("images.onnx"), &(neap_model_options){.image = {3}}, NEAP_INVALID_ARGUMENT,
                  "has 1 along axis 1");
   assert_refused(path_of("tokens.onnx"), &(neap_model_options){.length = 13}, NEAP_UNSUPPORTED,
@@ -237,10 +238,10 @@ static void test_cut_files(void **state) {
   ASSERT_OK(neap_model_build(path, &shape, &graph)); /* the structure needs no weights */
   ASSERT_OK(neap_session_create(graph, &(neap_session_options){0}, NULL, &session));
   assert_int_equal(neap_model_load(path, &shape, session), NEAP_IO_FAILED);
-  assert_non_null(strstr(neap_error_message(), "put that file beside it"));
+  assert_non_null(strstr(neap_error_message(), "put that file next to the model"));
   ASSERT_OK(neap_write_file(data, bytes, 100));
   assert_int_equal(neap_model_load(path, &shape, session), NEAP_BAD_FORMAT);
-  assert_non_null(strstr(neap_error_message(), "it is cut or another model's"));
+  assert_non_null(strstr(neap_error_message(), "it was cut or belongs to another model"));
   close_session(session, graph);
   unlink(path);
   unlink(data);

@@ -114,25 +114,26 @@ static void test_bad_tables(void **state) {
   (void)state;
   refuse("", "", "is empty", path);
   refuse("", "a,label\n", "has a header and no records", path);
-  refuse("", "a,label\n1,2\n1\n1,2,3\n2,1\n", "line 3: has 1 fields, but the header 2",
+  refuse("", "a,label\n1,2\n1\n1,2,3\n2,1\n", "line 3: has 1 fields, but the header has 2",
          "line 4: has 3 fields");
   refuse("", "a,label\n1,0\n,1\n2,0\n", "line 3, column 'a': has no value", "ignore=a");
   refuse("", "a,label\n1,0\nNaN,1\n2,0\n", "line 3, column 'a'", "(got 'NaN')");
   refuse("", "a,label\n1,0\n3,\n2,1\n", "line 3, column 'label'", "fill it in");
-  refuse("", "a,label\n\"1,0\n2,1\n", "line 2: its quote has no end", path);
+  refuse("", "a,label\n\"1,0\n2,1\n", "line 2: a closing quote is missing", path);
   refuse("", "a,label\n\"1\"x,0\n2,1\n", "line 2: 'x' follows a closing quote", "doubled");
   refuse("", "a,label\n\xff,0\n2,1\n", "line 2", "UTF-8");
-  refuse("", "a,label\n1,0\n2,0\n", "column 'label' has one class only", "needs two");
+  refuse("", "a,label\n1,0\n2,0\n", "column 'label' has only one class", "needs two");
   refuse("", "a,label\n1,0.5\n2,1\n", "column 'label' has numbers with fractions", "task=regression");
   refuse("", "a,,label\n1,2,0\n2,3,1\n", "line 1: column 2 has no name", path);
   refuse("", "a,a,label\n1,2,0\n2,3,1\n", "line 1: two columns are named 'a'", "rename one");
   refuse(",label=y", "a,label\n1,0\n2,1\n", "has no column 'y'", path);
-  refuse(",task=regression", "a,label\n1,0\n2,x\n", "line 3, column 'label': 'x' is no number", "regression");
-  refuse(",task=guess", "a,label\n1,0\n2,1\n", "task=guess", "neither classes nor regression");
+  refuse(",task=regression", "a,label\n1,0\n2,x\n", "line 3, column 'label': 'x' is not a number",
+         "regression");
+  refuse(",task=guess", "a,label\n1,0\n2,1\n", "(got guess)", "must be classes or regression");
   refuse(",test=/gone.csv", "a,label\n1,0\n2,1\n", "/gone.csv", "cannot be opened");
   char text[40000] = "a,label\n";
   for (int i = 0; i < 1200; i++) snprintf(text + strlen(text), 32, "%d,%d\n", i, i % 2);
-  refuse(",ignore=b", strcat(text, "12O,1\n"), "line 1202, column 'a': '12O' is no number", "ignore=a");
+  refuse(",ignore=b", strcat(text, "12O,1\n"), "line 1202, column 'a': '12O' is not a number", "ignore=a");
 }
 
 /* ---- Arrays ---- */

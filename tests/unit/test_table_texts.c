@@ -199,12 +199,13 @@ static void test_bad(void **state) {
   } rows[] = {
       {"said,kind\na,low\n,high\n", ",text=said", "line 3, column 'said': has no text"},
       {"said,kind\na,low\nb\n", ",text=said", "line 3: has 1 fields"},
-      {"said,kind\na,low\nb,\n", ",text=said", "one class only"},
-      {"said,kind\na,low\nb,high\nc,\n", ",text=said", "line 4, column 'kind': '' is no class; fill it in"},
+      {"said,kind\na,low\nb,\n", ",text=said", "only one class"},
+      {"said,kind\na,low\nb,high\nc,\n", ",text=said",
+       "line 4, column 'kind': '' is not a class; fill it in"},
       {"said,kind\na,low\n", ",text=spoken", "no column 'spoken' for the text"},
       {"kind,said\nlow,a\nhigh,b\n", ",text=said", "name the label"},
       {"said\na\n", ",text=said", "name the label"},
-      {"said,kind\na,low\n", ",text=said,task=regression", "'low' is no number"},
+      {"said,kind\na,low\n", ",text=said,task=regression", "'low' is not a number"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct loader l;

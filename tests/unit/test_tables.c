@@ -79,7 +79,7 @@ static void test_attributes(void **state) {
   assert_true(attribute.usual == 0);
 }
 
-/* What 0 stands for is what a call with zeros makes. */
+/* What 0 means is what a call with zeros makes. */
 static void test_usual_values(void **state) {
   (void)state;
   neap_builder *b = neap_builder_create("usual");

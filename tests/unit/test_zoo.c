@@ -76,7 +76,7 @@ static int64_t unet_by_hand(int64_t channels, int64_t filters, int64_t classes) 
   return total + convolution(1, filters, classes) + classes;
 }
 
-/* 31,030,658 as figure 1 has it: one channel, two classes; 31,031,745 is what is told for colour images and
+/* 31,030,658 as figure 1 has it: one channel, two classes; 31,031,745 is quoted for colour images and
  * one class. */
 static void test_unet(void **state) {
   (void)state;

@@ -496,7 +496,7 @@ def _by_inductor(gm: GraphModule, example_inputs: Sequence[Any], partition: Call
             return partition(*args, **kwargs)
 
         def uuid(self) -> Any:
-            return uuid.uuid4().hex  # never from Inductor's cache: the plan hangs on the budget
+            return uuid.uuid4().hex  # never from Inductor's cache: the plan depends on the budget
 
     with config.patch(custom_partitioner_fn=Partitioner()):
         return compile_fx(gm, list(example_inputs))

@@ -771,8 +771,8 @@ def compile_step(
     The optimizer, its states, rates and schedulers stay PyTorch's own and may be read, saved and loaded between steps; so may
     the model's. `.grad` is None after a step.
 
-    Raises neap.OverBudget (`.smallest`) where the budget cannot be met, neap.torch.CannotTrace where the step cannot be
-    captured, ModelChanged where the model's parameters have other shapes than when it was compiled. Nothing is changed then."""
+    Raises neap.OverBudget (`.smallest`) where the budget cannot be met, neap.torch.CannotTrace where the step
+    cannot be captured, ModelChanged where the model's parameters have other shapes than when it was compiled. Nothing is changed then."""
     return CompiledStep(
         model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress, replan, chunk_head,
         fuse,

@@ -276,7 +276,7 @@ class _Builder:
             if isinstance(value, torch.Tensor):
                 return self.view(value, self.places[x])
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                raise self.refuse(node, "the shape of a tensor hangs on data; Neap plans for fixed shapes")
+                raise self.refuse(node, "the shape of a tensor depends on data; Neap plans for fixed shapes")
             return value
 
         return pytree.tree_map(leaf, tree, is_leaf=lambda x: isinstance(x, Node))
@@ -291,7 +291,7 @@ class _Builder:
             self.check(node, v)
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(
-                    node, f"{node.target} gives a number that hangs on data (.item(), nonzero, ...); keep it a tensor"
+                    node, f"{node.target} gives a number that depends on data (.item(), nonzero, ...); keep it a tensor"
                 )
             if isinstance(v, torch.Tensor) and v.layout != torch.strided:
                 raise self.refuse(
@@ -425,7 +425,7 @@ def build_graph(
     module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool = True, real: list[torch.Tensor] = ()
 ) -> Graph:
     """The calls of a traced module. roles: (role, name) of each placeholder. own_inputs: inputs may not be changed. real: the
-    tensors that the first placeholders stand for: constants in their memory are these. Raises CannotTrace."""
+    tensors that the first placeholders mean: constants in their memory are these. Raises CannotTrace."""
     graph = _Builder(module, roles, own_inputs, real).build()
     _drop_dead(graph)
     return graph

@@ -69,7 +69,7 @@ def chunked_cross_entropy(
 ) -> torch.Tensor:
     """F.cross_entropy(F.linear(hidden, weight, bias).float(), labels), `chunk` rows at a time; the logits are never whole.
 
-    hidden: [..., D]; weight: [V, D]; labels: [...], of the same leading sizes, `ignore_index` where there is none; bias: [V].
+    hidden: [..., D]; weight: [V, D]; labels: [...], of the same leading sizes, `ignore_index` if none exists; bias: [V].
     chunk: rows; None: as many as make 16 MiB of logits. reduction: "mean" over labels that count, or "sum". In eager PyTorch
     and in a captured step the same bits. It is differentiated once."""
     if reduction not in ("mean", "sum"):

@@ -88,7 +88,7 @@ class Report:
         return f"<neap.torch.Report\n{self.table()}\n>"
 
     def html(self) -> str:
-        """The page of `neap show` for the plan, or for the least budget where there is none."""
+        """The page of `neap show` for the plan, or for the least budget if none exists."""
         return (self.plan or self.least).html()
 
     def _repr_html_(self) -> str:

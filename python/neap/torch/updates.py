@@ -200,7 +200,7 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
 
 
 def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> Update:
-    """The same for tensors that are not there: states by running on fake tensors, scratch by what lives meanwhile."""
+    """The same for tensors that are missing: states by running on fake tensors, scratch by what lives meanwhile."""
     tracker = _LiveBytes()
     trial = _like(updater.optimizer, [], group)
     own = Updater.__new__(Updater)

@@ -289,7 +289,7 @@ def _near(a: torch.Tensor, b: torch.Tensor, coarse: float) -> bool:
 
 
 def _with_budget(made: Any, budget: Any, batch: Any) -> Any:
-    """A step with a budget; where that is a number, it stands for a place between the least and keeping everything."""
+    """A step with a budget; where that is a number, it means a place between the least and keeping everything."""
     import neap
 
     if isinstance(budget, float):

@@ -327,7 +327,7 @@ def array(values: Sequence[int] | None, pointer: Any) -> Any:
 
 
 class Network:
-    """A builder whose methods are the operators. A sequence (or None, for NULL) stands for an array and its count, wherever
+    """A builder whose methods are the operators. A sequence (or None, for NULL) means an array and its count, wherever
     the count stands; keywords are the fields of the options, an operator's last argument."""
 
     def __init__(self, library: Library):

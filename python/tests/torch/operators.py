@@ -511,7 +511,7 @@ RESHAPED = [
 
 
 def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Rows; 0 for a number that is none."""
+    """Rows; 0 for an invalid number."""
     known = (ids >= 0) & (ids < table.shape[0])
     return torch.where(known.unsqueeze(-1), table[torch.where(known, ids, 0).long()], torch.zeros(()))
 

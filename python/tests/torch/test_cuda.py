@@ -1,4 +1,4 @@
-"""What can be said of CUDA where there is none: names of arguments, devices, and how tensors are dropped at their last read."""
+"""What can be said of CUDA if none exists: names of arguments, devices, and how tensors are dropped at their last read."""
 
 from __future__ import annotations
 

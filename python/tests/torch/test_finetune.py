@@ -399,7 +399,7 @@ def quantise(weight: np.ndarray, kind: Type, draw: np.random.Generator) -> np.nd
 
 def write_gguf(path: Path, kind: Type, leave_out: str = "", wide: bool = False, **changes: int) -> Any:
     """A small Llama whose matrices are of a type, and the same one of transformers, whose weights are the numbers that these
-    stand for."""
+    mean."""
     width = 256 if wide or kind.name.endswith("_K") else 64
     heads, key_heads, hidden = 4, 2, 512 if wide else 256 if width == 256 else 96
     tokenizer = make_tokenizer()

@@ -334,7 +334,7 @@ def test_refused_split(library: native.Library, axis: int, count: int) -> None:
 
 @pytest.mark.parametrize("row", ALLOWED, ids=str)
 def test_failed_tensors(library: native.Library, row: Call) -> None:
-    """What is allowed is; with a tensor that failed, or that is none, in the place of any, a failed one is given back."""
+    """Allowed arguments work; with a failed or invalid tensor as any argument the call returns a failed one."""
     with native.network(library) as n:
         assert row.run(n, declare(n)) >= 0
     with native.network(library) as n:

@@ -251,7 +251,7 @@ def test_damaged_folders_are_told(tmp_path):
         (with_state(shape=[192, 32]), "4 bits"),
         (with_state(shape=[64, 192]), "by its description"),
         (with_state(blocksize=0), "blocksize"),
-        (with_state(blocksize=32), "multiples of 64"),
+        (with_state(blocksize=32), "multiple of 64"),
         (with_state(nested_dtype="bfloat16"), "nested_dtype"),
         (with_state(nested_offset="x"), "nested_offset"),
         ({state: None}, "U8"),

@@ -121,7 +121,7 @@ class BERT(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """PyTorch's LSTM over vectors, or over tokens, of which there are so many."""
+    """PyTorch's LSTM over vectors, or over tokens, of which there are this many."""
 
     def __init__(self, layers: int, width: int, classes: int, tokens: int = 0):
         super().__init__()

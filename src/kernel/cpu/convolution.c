@@ -25,7 +25,7 @@ static double most_workspace(const struct cpu *cpu, const struct dnn_convolution
 }
 
 /* For the three passes of a convolution alike, so that they have the kernels in one order. By the shapes of
- * the graph, the processor and the number of threads, not by plan, variant or budget: the last bits hang on
+ * the graph, the processor and the number of threads, not by plan, variant or budget: the last bits depend on
  * it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
                            struct winograd *w) {

@@ -84,7 +84,7 @@ static double largest_node(const struct neap_graph *graph) {
 }
 
 /* Bytes of f32 that a part's rows may take: little beside what the largest node needs, which no budget can be
- * below; few enough to stay in a second-level cache, and enough to be worth a team's while. */
+ * below; few enough to stay in a second-level cache, and enough to pay for a thread team. */
 static uint64_t choose_part_bytes(double largest_node) {
   static const double share = 1.0 / 16, least = 64 << 10, most = 1 << 20;
   const double bytes = share * largest_node;

@@ -17,9 +17,9 @@ struct cpu {
   VECTOR(struct neap_graph *) parts; /* of one node each, which nodes that run in parts are made of */
 };
 
-/* Images that a convolution takes at once, where all of them would take so many bytes of workspace: fewer, so
- * that it does not grow with the batch. By shape alone. With chunks of 32 MB and more VGG-16 was as fast as
- * whole (two cores); WRN-28-2, in chunks of 8 MB, took a tenth longer. */
+/* Images that a convolution takes at once, where all of them would take this many bytes of workspace: fewer,
+ * so that it does not grow with the batch. By shape alone. With chunks of 32 MB and more VGG-16 was as fast
+ * as whole (two cores); WRN-28-2, in chunks of 8 MB, took a tenth longer. */
 static inline int64_t chunk_images(int64_t images, uint64_t workspace) {
   static const double most = 64e6;
   const int64_t chunk =

@@ -39,7 +39,7 @@ neap_status cpu_kernels_best(const struct cpu_kernels **best) {
   const char *limit = getenv("NEAP_MAX_CPU_ISA");
   const int first = limit != NULL ? set_of(limit) : 0;
   RETURN_IF(first == SETS, NEAP_INVALID_ARGUMENT,
-            "NEAP_MAX_CPU_ISA is '%s', which is none of avx512_bf16, avx512, avx2 and generic", limit);
+            "NEAP_MAX_CPU_ISA must be avx512_bf16, avx512, avx2 or generic (got '%s')", limit);
   int index = 0;
   while (set_of(cpu_kernels_at(index)->name) < first) index++;
   *best = cpu_kernels_at(index);

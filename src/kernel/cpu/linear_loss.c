@@ -28,7 +28,7 @@ struct loss_kernel {
 
 static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
 
-/* So many classes that the logits of a block, and what is copied to another type beside them (`copied`
+/* This many classes that the logits of a block, and what is copied to another type beside them (`copied`
  * elements of f32 a class), stay small beside what large models take, and products large enough to run at
  * full speed. By shape and type alone. */
 static int64_t block_of(int64_t rows, int64_t classes, int64_t copied) {

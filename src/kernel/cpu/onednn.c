@@ -277,7 +277,7 @@ static neap_status bind(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_pri
   return NEAP_OK;
 }
 
-/* Makes the primitive of a description. `arguments`: DNNL_ARG_... of A, B, C, BIAS; 0 where there is none. */
+/* Makes the primitive of a description. `arguments`: DNNL_ARG_... of A, B, C, BIAS; 0 if none exists. */
 static neap_status finish(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_primitive_desc_t pd,
                           const int *arguments) {
   DNN(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &p->implementation));
@@ -473,9 +473,10 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
 /* Fails where the system has no such room. Nothing is touched. */
 static neap_status need_room(size_t bytes, int protection, const char *what, const char *limit) {
   void *room = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  RETURN_IF(room == MAP_FAILED, NEAP_OUT_OF_MEMORY,
-            "oneDNN: no %zu MiB of %s are left, which making its kernels may take; raise the limit (%s)",
-            bytes >> 20, what, limit);
+  RETURN_IF(
+      room == MAP_FAILED, NEAP_OUT_OF_MEMORY,
+      "oneDNN: %zu MiB of %s are not available, which creating its kernels may need; raise the limit (%s)",
+      bytes >> 20, what, limit);
   munmap(room, bytes);
   return NEAP_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "kernel/cpu/operator.h"
 
-/* Of the gradient of weights: sums of products over some rows, so many at once. */
+/* Of the gradient of weights: sums of products over some rows, this many at once. */
 struct row_products {
   int64_t count, chunk;                            /* rows: of all, of a chunk */
   const struct dnn_primitive *first, *more, *rest; /* the first chunk; those after it; one of fewer rows */
@@ -30,7 +30,7 @@ struct cursor {
   uint64_t used;
 };
 
-/* One after the other: where a place is hangs on those taken before. */
+/* One after the other: where a place is depends on those taken before. */
 static float *take(struct cursor *c, int64_t elements) {
   float *place = c->base != NULL ? (void *)(c->base + c->used) : NULL;
   const uint64_t bytes = (uint64_t)elements * sizeof(float);

@@ -42,8 +42,8 @@ CPU_OPERATOR(densify, TYPES_FLOAT) {
   return cpu_finish(state, p, run_densify, (struct cpu_kernel){0});
 }
 
-/* What the draws for `pool`, the values of all sparse parameters or a state of theirs, are told by in that
- * one whose positions these are: the name of the dense tensor. */
+/* Returns the random stream of a sparse value: that of its dense tensor's name. `pool`: the values of all
+ * sparse parameters, or one of their states; `positions` belong to the parameter. */
 static uint64_t dense_name(const struct tensor *positions, const struct tensor *pool) {
   const size_t prefix = sizeof SPARSE_POOL - 1;
   const uint64_t hash = random_name(RANDOM_NO_NAME, positions->state_of);

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "kernel/cpu/isa/kernels.h"
 
-/* Of one thing that is measured: runs until so many in a row were no better, within limits of time. The least
- * is several time slices of the system, in some of which all threads run. */
+/* Of one thing that is measured: runs until this many in a row were no better, within limits of time. The
+ * least is several time slices of the system, in some of which all threads run. */
 enum { RUNS_IN_VAIN = 6 };
 static const double better = 1.005 /* less is noise */, least_seconds = 0.03, most_seconds = 0.15;
 
@@ -170,7 +170,7 @@ neap_status cpu_measure_speed(int threads, neap_speed *one, neap_speed *all) {
   }
   if (m.x != NULL) munmap(m.x, (size_t)far);
   if (m.y != NULL) munmap(m.y, (size_t)far);
-  RETURN_IF(!mapped, NEAP_OUT_OF_MEMORY, "the system has no %lld bytes to measure copies with",
+  RETURN_IF(!mapped, NEAP_OUT_OF_MEMORY, "the system cannot provide %lld bytes to measure copies with",
             2 * (long long)far);
   return NEAP_OK;
 }

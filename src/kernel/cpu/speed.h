@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-/* Measures both with one thread and with so many, which parallel regions of the calling thread have
+/* Measures both with one thread and with this many, which parallel regions of the calling thread have
  * (team_set). Takes some tenths of a second, and memory for two arrays of twice the largest cache. */
 neap_status cpu_measure_speed(int threads, neap_speed *one, neap_speed *all);
 

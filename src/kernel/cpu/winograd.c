@@ -64,7 +64,7 @@ static bool keeps_weights(const struct winograd *w) {
          (double)kept * sizeof(float) <= kept_share * operands;
 }
 
-/* Blocks of tiles are as large as fits, and so many that all threads have the same number of them. */
+/* Blocks of tiles are as large as fits, and their number is a multiple of the threads. */
 static void choose_blocks(struct winograd *w, int halvings) {
   const struct sizes sizes = w->pass == WINOGRAD_BACKWARD_WEIGHTS ? of_sums : w->kept ? with_kept : without;
   const int narrower = halvings / 2;

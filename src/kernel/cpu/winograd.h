@@ -23,13 +23,13 @@ struct winograd { /* how a convolution is done: in f32, whatever its tensors are
   int parts; /* of the tiles, for which the kernels' gradient is summed apart */
 };
 
-/* Whether a convolution without stride, dilation and groups, of kernels of so many rows and columns, can be
+/* Whether a convolution without stride, dilation and groups, of kernels of this many rows and columns, can be
  * done so. Tensors lie in blocks of 8 or 16 channels, which a vector does not exceed, or channels last. */
 bool winograd_takes(struct activation x, struct activation y, int64_t height, int64_t width);
 
 /* How the three passes are done, by enum winograd_pass. x [N, C, H, W] and y [N, K, H', W'] of the forward
  * pass, which winograd_takes; `top`, `left`: its padding. All tensors are stored as x is. Blocks get smaller
- * where a workspace would take more than so many bytes; false: the smallest blocks take more, too. */
+ * where a workspace would take more than this many bytes; false: the smallest blocks take more, too. */
 bool winograd_plan(struct activation x, struct activation y, int64_t top, int64_t left, int threads,
                    double most_workspace, struct winograd plans[WINOGRAD_PASSES]);
 size_t winograd_workspace(const struct winograd *w); /* bytes */

@@ -311,7 +311,7 @@ RUN(run_relu_mask_backward) {
   return NEAP_OK;
 }
 
-/* As the type that a cast names holds it: the tensor itself was widened. f32 stands for f64 here. */
+/* As the type that a cast names holds it: the tensor itself was widened. f32 means f64 here. */
 static double rounded(double x, neap_dtype dtype) {
   const float f = (float)x;
   switch (dtype) {

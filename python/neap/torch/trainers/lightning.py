@@ -50,7 +50,7 @@ class BatchIndex:
 
 
 class Manual:
-    """Stands for the optimizer of a module with manual optimization while a step is captured, and sees what is done with it."""
+    """Replaces the optimizer of a module with manual optimization while a step is captured, and sees what is done with it."""
 
     def __init__(self, optimizer: Any):
         self.optimizer, self.losses, self.steps = optimizer, [], 0

@@ -25,7 +25,7 @@ OPTIONS = {
     for p in inspect.signature(compile_step).parameters.values()
     if p.kind is p.KEYWORD_ONLY and p.name not in ("budget", "micro_batches", "batch_dim")
 }
-LARGE = 64  # a module's output above so many times the batch's elements is not kept for metrics
+LARGE = 64  # a module's output above this many times the batch's elements is not kept for metrics
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-/* Reductions over images and pixels, and what hangs on them: batch norm in both directions, bias gradients.
+/* Reductions over images and pixels, and what depends on them: batch norm in both directions, bias gradients.
  */
 #include <math.h>
 #include <string.h>

@@ -127,7 +127,7 @@ typedef float real;
 
 /* ---- Optimizers ---- */
 
-/* The gradient that `g` stands for. With a unit of 1 it is g itself, so that no product changes how the
+/* The gradient that `g` means. With a unit of 1 it is g itself, so that no product changes how the
  * compiler fuses the others. */
 static inline float in_units(float g, float unit) { return unit == 1 ? g : g * unit; }
 

@@ -197,7 +197,7 @@ KERNEL(void, sparse_elements,
 /* Whether an element is as large as that, or no number. */
 KERNEL(bool, reaches, (neap_dtype storage, int64_t count, const void *x, float size))
 /* running += momentum * (batch - running); the variance times count / (count - 1) (count 1: as it is). With
- * several micro-batches, of which this is number `micro_batch`, their mean stands for the batch. */
+ * several micro-batches, of which this is number `micro_batch`, their mean means the batch. */
 KERNEL(void, running_statistics,
        (int64_t channels, float *running_mean, float *running_variance, const float *mean,
         const float *variance, float momentum, int64_t count, int32_t micro_batch, int32_t micro_batches))
@@ -211,7 +211,7 @@ KERNEL(void, add_rows,
         int64_t y_stride))
 
 /* y = x / (k + alpha / size * sum of squares over the channels [c - size / 2, c + (size - 1) / 2])^beta, in
- * place; and its gradient, in place of dy or x. `workspace`: response_workspace bytes for so many channels
+ * place; and its gradient, in place of dy or x. `workspace`: response_workspace bytes for this many channels
  * (rounded up to lanes). */
 KERNEL(void, local_response_norm,
        (struct activation a, struct response r, const float *x, float *y, void *workspace))
@@ -244,7 +244,7 @@ KERNEL(void, reorder_half, (struct activation from, struct activation to, const 
 
 /* y = scale times the elements of x that the strides say. */
 KERNEL(void, strided, (struct strides s, float scale, const float *x, float *y))
-/* out = x where the mask is set, else y; NULL stands for `value`. The mask has the strides x. In place of x
+/* out = x where the mask is set, else y; NULL means `value`. The mask has the strides x. In place of x
  * or y. */
 KERNEL(void, where,
        (struct strides s, const uint8_t *mask, const float *x, const float *y, float value, float *out))

@@ -47,7 +47,7 @@ INLINE void add_rows(const struct band *b, int vectors, const float *w, const fl
   }
 }
 
-/* `times` times of the result from t on, in so many vectors. The rows that all of them read are read once;
+/* `times` times of the result from t on, in this many vectors. The rows that all of them read are read once;
  * those before and behind by the times that do. */
 INLINE void tile(const struct band *b, int times, int vectors, const float *w, const float *from, float *to,
                  int64_t t) {
@@ -234,7 +234,7 @@ INLINE void sum_taps(const struct head *h, int64_t tile, bool inside, int64_t k,
     tile_sums(h, 1, inside, k, begin, end, sums);
 }
 
-/* dw of the times [begin, end), each by itself, for `tile` taps from k on: 0 where a tap's row is not there.
+/* dw of the times [begin, end), each by itself, for `tile` taps from k on: 0 where a tap's row is missing.
  * Times are the inner loop: the rows of x that a tile reads stay in the first-level cache. */
 static void tile_gradient(const struct head *h, int64_t tile, int64_t k, int64_t begin, int64_t end,
                           int64_t step, float *dw) {
@@ -286,7 +286,7 @@ size_t ISA(sequence_conv_workspace)(struct sequence_conv s) {
   return s.dynamic ? 0 : (size_t)(WEIGHT_PARTS * weights_in(&s)) * sizeof(double);
 }
 
-/* dw of all times of all sequences: sums of parts, which do not hang on the number of threads. */
+/* dw of all times of all sequences: sums of parts, which do not depend on the number of threads. */
 static void lightweight_gradient(const struct sequence_conv *s, const float *x, const float *dy, float *dw,
                                  double *parts) {
   const int64_t blocks = blocks_in(s->times), count = weights_in(s);

@@ -31,7 +31,7 @@ static inline int64_t whole_tiles(int64_t rows) { return (rows + TILE_ROWS - 1) 
 static inline int64_t whole_vectors(int64_t columns) {
   return (columns + TILE_WIDTH - 1) / TILE_WIDTH * TILE_WIDTH;
 }
-/* Units that hold so many terms. */
+/* Units that hold this many terms. */
 static inline int64_t units_of(bool pairs, int64_t terms) { return pairs ? (terms + 1) / 2 : terms; }
 
 /* The left factor: unit (m, k) stands at data[m * row + k * column]. */

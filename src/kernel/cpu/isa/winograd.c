@@ -163,7 +163,7 @@ INLINE void fetch(neap_dtype storage, const void *x, const struct place *p, int 
           (const void *)((uintptr_t)x + (uintptr_t)((p->offset + i * p->row) * element + j * pixel)));
 }
 
-/* size x size pixels as floats, zeros where there are none. */
+/* size x size pixels as floats, zeros if none exist. */
 INLINE void copy_edge(neap_dtype storage, const void *x, const struct place *p, int size, int64_t lanes,
                       floats *copy) {
   for (int i = 0; i < size; i++)
@@ -328,7 +328,7 @@ static int64_t weight_at(const struct winograd_weights *w, int64_t input, int64_
   return output * w->output_step + input * w->input_step;
 }
 
-/* The kernels of one input and a vector of outputs, weight by weight; zeros where there are none. */
+/* The kernels of one input and a vector of outputs, weight by weight; zeros if none exist. */
 INLINE void load_kernels(neap_dtype storage, const struct winograd_weights *w, const void *weights,
                          int64_t input, int64_t output, float kernels[WEIGHTS][FLOATS]) {
   const int64_t count = input < w->inputs ? most(0, least(FLOATS, w->outputs - output)) : 0;

@@ -1,7 +1,12 @@
-/* neap manual: the manual page neap.1, made of the verbs and rows, in the language of man(7). */
+/* neap manual: the manual page neap.1, made of docs/command.md, the verbs and the rows, in the language of
+ * man(7). */
 #include <string.h>
 
 #include "cli.h"
+
+/* docs/command.md by scripts/manual.awk. Verbs and their options replace the comment. */
+extern const char manual_text[];
+#define VERBS ".\\\" verbs\n"
 
 static FILE *out; /* where the text goes */
 
@@ -74,51 +79,24 @@ static void print_verb(const struct verb *verb) {
 }
 
 static void print_manual(void) {
+  const char *verbs = strstr(manual_text, VERBS);
   const struct verb *verb;
-  put_text(
-      ".TH NEAP 1 \"\" \"neap " NEAP_VERSION "\" \"User Commands\"\n"
-      ".SH NAME\n"
-      "neap \\- train neural networks inside a memory budget\n"
-      ".SH SYNOPSIS\n"
-      ".B neap\n"
-      ".I verb\n"
-      "[\\fIoption\\fR ...]\n"
-      ".br\n"
-      ".B neap help\n"
-      "[\\fIverb\\fR]\n"
-      ".SH DESCRIPTION\n"
-      "Neap trains a network inside a number of bytes: parameters, gradients, optimizer states, activations "
-      "and\n"
-      "workspaces, all of it. It looks for the fastest way, proves the peak before the first step and never "
-      "exceeds\n"
-      "it. The weights are the same, bit for bit, as without a budget.\n"
-      ".PP\n"
-      "An option is written as \\fB\\-\\-name\\fR \\fIvalue\\fR or \\fB\\-\\-name=\\fR\\fIvalue\\fR. What "
-      "holds where it is\n"
-      "not given stands in parentheses. With \\fB\\-\\-json\\fR a verb prints one JSON object on standard "
-      "output.\n"
-      ".SH VERBS");
+  if (verbs == NULL) verbs = strchr(manual_text, '\0');
+  put_text(".TH NEAP 1 \"\" \"neap " NEAP_VERSION "\" \"User Commands\"\n"
+           ".SH NAME\n"
+           "neap \\- train neural networks inside a memory budget\n"
+           ".SH SYNOPSIS\n"
+           ".B neap\n"
+           ".I verb\n"
+           "[\\fIoption\\fR ...]\n"
+           ".br\n"
+           ".B neap help\n"
+           "[\\fIverb\\fR]\n"
+           ".SH DESCRIPTION");
+  fwrite(manual_text, 1, (size_t)(verbs - manual_text), out);
+  put_text(".SH VERBS");
   for (int i = 0; (verb = verb_at(i)) != NULL; i++) print_verb(verb);
-  put_text(".SH EXIT STATUS\n"
-           "0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met; 4 a plan or layout is not valid; 5 "
-           "training\n"
-           "diverged; 130 interrupted.\n"
-           ".SH ENVIRONMENT\n"
-           ".TP\n"
-           "\\fBXDG_CACHE_HOME\\fR\n"
-           "The folder of measured speeds and costs is \\fBneap\\fR in it, else \\fB\\(ti/.cache/neap\\fR.\n"
-           ".TP\n"
-           "\\fBOMP_WAIT_POLICY\\fR, \\fBGOMP_SPINCOUNT\\fR\n"
-           "How threads wait for each other. By default they spin for a moment and then sleep.\n"
-           ".TP\n"
-           "\\fBNEAP_MAX_CPU_ISA\\fR\n"
-           "The highest instruction set that kernels use: avx512_bf16, avx512, avx2 or generic.\n"
-           ".SH EXAMPLES\n"
-           ".nf\n"
-           "neap train \\-\\-model wrn\\-28\\-2 \\-\\-data synthetic \\-\\-budget 96MiB \\-\\-steps 20\n"
-           "neap train \\-\\-resume run\n"
-           "neap plan \\-\\-model resnet50 \\-\\-budget 60% \\-\\-planner all\n"
-           ".fi");
+  fputs(verbs, out);
 }
 
 int run_manual(const struct verb *verb, int count, char **arguments) {

@@ -59,6 +59,13 @@ touch plan-of-mine.json
 completes train --plan plan-of plan-of-mine.json
 completes predict -o plan-of plan-of-mine.json
 
+# Every topic of docs/command.md is a section of the manual page, before or behind the verbs.
+grep '^## ' "$source/docs/command.md" | cut -c4- | while IFS= read -r topic; do
+  grep -qxF ".SH ${topic^^}" neap.1 || fail "the manual has no section '$topic'"
+done
+grep -qx '\.SH VERBS' neap.1 || fail "the manual has no verbs"
+! grep -nE '\]\(|```|\*\*' neap.1 || fail "Markdown is left in the manual"
+
 # Other shells and man, where there are such programs.
 ! command -v zsh >/dev/null || expect 0 zsh -n completion.zsh
 ! command -v fish >/dev/null || expect 0 fish -n completion.fish

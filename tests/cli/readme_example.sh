@@ -1,10 +1,8 @@
-# The C example of the README is compiled against what is installed, trains, saves its weights and predicts with them.
+# The C program of the README and docs/c.md is compiled against what is installed, trains, saves its weights and predicts with them.
 source "$(dirname "$0")/common.bash"
 
-awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/README.md" >example.c
-[ -s example.c ] || fail "the README has no C example"
-[ "$(grep -c "int main(void)" example.c)" = 1 ] || fail "the README's C is not one program"
-[ "$(wc -l <example.c)" -le 50 ] || fail "the example does not fit on a screen"
+cp "$source/examples/halves.c" example.c
+[ "$(wc -l <example.c)" -le 54 ] || fail "the example does not fit on a screen"
 cmake --install "$build" --prefix "$folder/installed" >out 2>err || fail "cmake --install"
 export PKG_CONFIG_PATH=$folder/installed/lib/pkgconfig
 expect 0 "$folder/installed/bin/neap" --version
@@ -39,3 +37,15 @@ sed 's/\.budget = 6 << 20/.budget = 1000/' example.c >small.c
 expect 0 cc -std=c17 $flags small.c -o small $(pkg-config --static --cflags --libs neap)
 expect 1 ./small
 says "the smallest that can is"
+
+# The commands as the README and docs/c.md have them.
+mkdir examples
+cp example.c examples/halves.c
+cp example.c halves.c
+cmake --install "$build" --prefix "$folder/installed" >out 2>err || fail "cmake --install"
+export LD_LIBRARY_PATH=$folder/installed/lib
+{ sed -n 's/^\$ cc /cc /p' "$source/README.md"; awk '/^```sh$/ { on = 1; next } /^```$/ { on = 0 } on' "$source/docs/c.md"; } >commands
+[ "$(grep -c '^cc ' commands)" -ge 3 ] || fail "the text has no commands"
+while IFS= read -r command; do
+  expect 0 bash -c "${command/#cc /cc $flags }"
+done <commands

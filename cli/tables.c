@@ -73,8 +73,8 @@ static void print_operators(void) {
     printf("%-*s  %-12s  %s\n", width, row.name, types, row.summary);
     print_attributes(i, width + 2 + 12 + 2);
   }
-  puts("\nAfter an operator's name: the types of real numbers that it accepts. Below: its attributes; '= X' "
-       "is the value that 0 selects.");
+  puts("\nAfter an operator's name: the types of real numbers that it accepts. Below: its attributes; '= X': "
+       "0 selects X.");
 }
 
 /* One row a line; what planners promise below it. */

@@ -133,8 +133,8 @@ quiet
 for verb in evaluate generate chat predict; do
   more=; [ $verb = predict ] && more='--data synthetic -o x.npy'
   expect 1 "$neap" $verb missing-run $more
-  says "neap: missing-run: is not the folder of a run"
+  says "neap: missing-run: not the folder of a run"
   ! grep -qF -- "--resume" err || fail "the message of $verb names an option that was not given"
 done
 expect 1 "$neap" train --resume missing-run
-says "--resume missing-run: is not the folder of a run"
+says "--resume missing-run: not the folder of a run"

@@ -157,9 +157,7 @@ def test_extras_frozen_and_unused_parameters(case):
     assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.long)], ids=str
-)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.long)], ids=str)
 def test_autocast(case, dtype):
     def loss_fn(model, x, y):
         with torch.autocast("cpu", dtype):

@@ -94,7 +94,9 @@ def random_text(draw: random.Random) -> str:
 @cache
 def corpus() -> list[str]:
     draw = random.Random(7)
-    lines = (ROOT / "docs" / "command.md").read_text().splitlines() + (ROOT / "CONTRIBUTING.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "command.md").read_text().splitlines() + (
+        ROOT / "CONTRIBUTING.md"
+    ).read_text().splitlines()
     return lines + [" ".join(draw.choices(WORDS, k=12)) for _ in range(400)]
 
 

@@ -210,7 +210,7 @@ def test_weights_in_shards_and_in_sixteen_bits(library, tmp_path):
     [
         ({"model_type": "mamba"}, ["mamba", "llama"]),
         ({"model_type": None}, ["model_type"]),
-        ({"hidden_size": "wide"}, ["hidden_size", "whole number"]),
+        ({"hidden_size": "wide"}, ["hidden_size", "not an integer"]),
         ({"num_hidden_layers": 0}, ["num_hidden_layers", "0"]),
         ({"num_hidden_layers": 3}, ["model.layers.2"]),
         ({"intermediate_size": 47}, ["mlp.gate_proj.weight", "[48, 32]", "[47, 32]"]),

@@ -1,6 +1,7 @@
 #include "pipeline.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { WAYS_MOST = 16, MOST_PARTS = 64 };
 
@@ -146,8 +147,9 @@ static int settle(const struct verb *verb, struct arguments *a, int32_t ranks) {
   neap_train_options *source = &a->options;
   if (check_use(verb, a) != EXIT_DONE) return EXIT_USAGE;
   neap_train_options_resolve(source);
-  if (source->session.budget_fraction > 0)
-    return report_usage(verb, "--pipeline %d: --budget takes bytes of a rank, max or min", (int)ranks);
+  const char *budget = given_text(a, "budget");
+  if (source->session.budget_fraction > 0 || (budget != NULL && strcmp(budget, "available") == 0))
+    return report_usage(verb, "--pipeline %d: --budget must be bytes of a rank, max or min", (int)ranks);
   const neap_status status = source->shape.batch == 0 ? source_usual_batch(source) : NEAP_OK;
   if (status != NEAP_OK) return report_failure(verb, status);
   if (check_micro_batch(verb, source) != EXIT_DONE) return EXIT_USAGE;

@@ -108,11 +108,11 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
 /* One of them, as training divides a batch; no engine is needed to plan. */
 static int divide(const struct verb *verb, struct settings *s) {
   if (s->pipeline > 1 && s->processes > 1)
-    return report_usage(verb, "--pipeline and --processes: are not planned together; give one of them");
+    return report_usage(verb, "--pipeline and --processes are not planned together; give one of them");
   if (s->pipeline > 1 && (s->out != NULL || s->profile || given_text(&s->a, "allow") != NULL ||
-                          given_text(&s->a, "planner") != NULL))
-    return report_usage(verb,
-                        "--pipeline has ways of its own: leave out -o, --allow, --profile and --planner");
+                          given_text(&s->a, "planner") != NULL || given_text(&s->a, "time-limit") != NULL))
+    return report_usage(
+        verb, "--pipeline has ways of its own: leave out -o, --allow, --profile, --planner and --time-limit");
   if (s->processes <= 1 && s->pipeline <= 1 && (s->bandwidth > 0 || s->latency >= 0))
     return report_usage(verb, "--bandwidth and --latency do nothing without --processes N or --pipeline P");
   if (s->bandwidth == 0) s->bandwidth = USUAL_BANDWIDTH;

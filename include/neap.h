@@ -268,7 +268,7 @@ typedef enum neap_base_on_disk { NEAP_DISK_AUTO, NEAP_DISK_ALWAYS, NEAP_DISK_NEV
 
 /* What several processes (session options `collective`) have shares of: the optimizer's states; or ALL, large
  * parameters, too, which each gathers whenever its plan reads one. All processes then run the plan of the
- * first. The bits are the same. */
+ * first. The bits are the same. NEAP_INVALID_ARGUMENT: ALL in a single process. */
 typedef enum neap_shard { NEAP_SHARD_STATES, NEAP_SHARD_ALL } neap_shard;
 
 /* How a session keeps which elements of sparse parameters have values: a bit an element, or two bytes a value

@@ -202,7 +202,7 @@ typedef struct neap_pipeline_options {
   const char *way; /* NULL: "neap" */
   int32_t ranks, micro_batches;
   double bandwidth, latency; /* bytes a second; seconds of a transfer besides its bytes */
-  uint64_t budget;           /* of each rank; NEAP_BUDGET_MAX: any */
+  uint64_t budget;           /* of each rank; NEAP_BUDGET_MAX: any; not NEAP_BUDGET_AVAILABLE */
 } neap_pipeline_options;
 
 /* Divides the step of one micro-batch, with its updates and with costs in seconds, which lives as long as the

@@ -70,6 +70,9 @@ static bool in_range(double value, double least, double most) { return value >= 
 
 static neap_status check_share(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
+  RETURN_IF(ranks <= 1 && o->shard == NEAP_SHARD_ALL, NEAP_INVALID_ARGUMENT,
+            "--shard all: a single process has no others to share weights with; give --processes N, or start "
+            "several by mpirun");
   RETURN_IF(ranks > 1 && o->budget == NEAP_BUDGET_AVAILABLE, NEAP_UNSUPPORTED,
             "--budget available: each of %d processes would take all that is free; give bytes for a process",
             ranks);

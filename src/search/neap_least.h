@@ -1,4 +1,4 @@
-/* The least memory that Neap's own planner finds a schedule for (docs/design.md, "The search"). */
+/* The least memory that Neap's own planner finds a schedule for (docs/design/planning.md). */
 #ifndef NEAP_SEARCH_NEAP_LEAST_H
 #define NEAP_SEARCH_NEAP_LEAST_H
 

@@ -1,5 +1,5 @@
 /* Neap's own planner: several schedules are searched side by side (planning.c), in two orders of the step
- * where one is leaner; near the least memory, from the way down to it (docs/design.md, "The search"). */
+ * where one is leaner; near the least memory, from the way down to it (docs/design/planning.md). */
 #include "search/plan_neap.h"
 
 #include <math.h>

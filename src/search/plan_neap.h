@@ -1,4 +1,4 @@
-/* The row `neap`: Neap's own planner (docs/design.md, "The search"). */
+/* The row `neap`: Neap's own planner (docs/design/planning.md). */
 #ifndef NEAP_SEARCH_PLAN_NEAP_H
 #define NEAP_SEARCH_PLAN_NEAP_H
 

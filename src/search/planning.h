@@ -1,5 +1,5 @@
 /* Searches of one step under one limit, side by side: from keeping everything and from what simpler planners
- * start with; the better half goes on until the work is spent (docs/design.md, "The search"). */
+ * start with; the better half goes on until the work is spent (docs/design/planning.md). */
 #ifndef NEAP_SEARCH_PLANNING_H
 #define NEAP_SEARCH_PLANNING_H
 

@@ -1,5 +1,5 @@
 /* Neap's search over schedules of one step: a descent under a rising price of memory, then ruin and recreate,
- * on a timeline (docs/design.md, "The search"). */
+ * on a timeline (docs/design/planning.md). */
 #ifndef NEAP_SEARCH_SEARCH_H
 #define NEAP_SEARCH_SEARCH_H
 

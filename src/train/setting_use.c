@@ -81,9 +81,8 @@ static neap_status check_alternatives(const neap_setting *s, const char *with,
             s->name);
   describe(with, wanted, sizeof wanted);
   const bool of_one = strchr(with, '=') != NULL && strchr(with, '|') == NULL;
-  return neap_fail(NEAP_INVALID_ARGUMENT,
-                   of_one ? "--%s is of %s: it does nothing here" : "--%s does nothing without %s", s->name,
-                   wanted);
+  return neap_fail(NEAP_INVALID_ARGUMENT, of_one ? "--%s only applies to %s" : "--%s does nothing without %s",
+                   s->name, wanted);
 }
 
 static neap_status check_with(const neap_setting *s, const neap_train_options *options) {

@@ -403,6 +403,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     result->memory.budget = session.process_budget > 0 ? session.process_budget : session.budget;
     /* The answer stands without this part of it. A saved plan is for one batch only. */
     session.collective = NULL;
+    session.shard = NEAP_SHARD_STATES;
     if (session.plan_file == NULL && training_ranks(t) == 1 &&
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
       result->largest_batch = 0;

@@ -19,3 +19,7 @@ smallest=$(field smallest_budget_bytes)
 expect 0 "$neap" plan "${step[@]}" --budget "$smallest"
 expect 2 "$neap" plan "${step[@]}" --processes 2
 says "not planned together"
+for options in "--budget available" "--budget 50%" "--time-limit 1" "--planner evict" "--shard all"; do
+  read -ra given <<<"$options"
+  expect 2 "$neap" plan "${step[@]}" "${given[@]}"
+done

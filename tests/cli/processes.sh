@@ -57,6 +57,10 @@ expect 0 "$neap" plan "${step[@]}" --processes 2 --latency 0 --json
 awk -v a="$(field exchange_seconds_per_step)" -v b="$(field sent_bytes_per_step)" 'BEGIN { exit !(a * 125e6 - b < 1 && b - a * 125e6 < 1) }' ||
   fail "a latency of 0 is not 0"
 expect 2 "$neap" plan --processes 2
+expect 2 "$neap" plan "${step[@]}" --shard all
+says "--shard all: a single process"
+expect 2 "$neap" train --model wrn-10-1 --data synthetic --shard all
+says "--shard all: a single process"
 expect 2 "$neap" plan "${step[@]}" --bandwidth 1GB
 says "without --processes"
 

@@ -66,9 +66,9 @@ wrong "--shuffle maybe" train --model wrn-10-1 --data synthetic --shuffle maybe
 wrong "--nesterov" train --model wrn-10-1 --data synthetic --nesterov=1
 wrong "--nesterov" train --model wrn-10-1 --data synthetic --optimizer adamw --nesterov
 wrong "--momentum" train --model wrn-10-1 --data synthetic --optimizer adamw --momentum 0.9
-wrong "--momentum is of --optimizer sgd" plan --model wrn-10-1 --optimizer adamw --momentum 0.5
-wrong "--beta2 is of --optimizer adamw" train --model wrn-10-1 --data synthetic --beta2 0.99
-wrong "--step-factor is of --schedule step" train --model wrn-10-1 --data synthetic --step-factor 0.5
+wrong "--momentum only applies to --optimizer sgd" plan --model wrn-10-1 --optimizer adamw --momentum 0.5
+wrong "--beta2 only applies to --optimizer adamw" train --model wrn-10-1 --data synthetic --beta2 0.99
+wrong "--step-factor only applies to --schedule step" train --model wrn-10-1 --data synthetic --step-factor 0.5
 wrong "--out" train --model wrn-10-1 --data synthetic --checkpoint-every 5
 wrong "--plan p.json" train --model wrn-10-1 --data synthetic --plan p.json --planner evict
 wrong "--plan p.json" train --model wrn-10-1 --data synthetic --plan p.json --time-limit 5

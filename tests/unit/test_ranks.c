@@ -66,6 +66,7 @@ static void *run_rank(void *context) {
   struct rank_run *run = context;
   neap_session *s = NULL;
   run->options.collective = run->collective;
+  if (run->collective == NULL) run->options.shard = NEAP_SHARD_STATES;
   run->options.threads = 1;
   run->options.seed = 3;
   ASSERT_OK(neap_session_create(run->graph, &run->options, NULL, &s));
@@ -220,6 +221,7 @@ static void check_smaller(const char *what, const struct rank_run *like, int siz
   neap_session *s;
   neap_memory one;
   options.threads = 1;
+  options.shard = NEAP_SHARD_STATES;
   ASSERT_OK(neap_session_create(like->graph, &options, NULL, &s));
   neap_session_memory(s, &one);
   neap_session_free(s);
@@ -276,12 +278,15 @@ static void test_refusals(void **state) {
                              greedy = {.collective = &three,
                                        .micro_batches = 3,
                                        .budget = NEAP_BUDGET_AVAILABLE},
+                             lonely = {.shard = NEAP_SHARD_ALL},
                              slow = {.collective = &three, .micro_batches = 3, .backend = NEAP_REFERENCE};
   assert_int_equal(neap_session_create(graph, &alone, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_int_equal(neap_session_create(graph, &uneven, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "8 micro-batches do not divide among 3 processes"));
   assert_int_equal(neap_session_create(graph, &greedy, NULL, &s), NEAP_UNSUPPORTED);
   assert_non_null(strstr(neap_error_message(), "each of 3 processes would take all that is free"));
+  assert_int_equal(neap_session_create(graph, &lonely, NULL, &s), NEAP_INVALID_ARGUMENT);
+  assert_non_null(strstr(neap_error_message(), "--shard all: a single process"));
   assert_int_equal(neap_session_create(graph, &slow, NULL, &s), NEAP_UNSUPPORTED);
   neap_graph_free(graph);
 }

@@ -66,7 +66,7 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
 
 /* Nodes that do not count: the bits of a run must depend neither on the form of sparse weights' positions,
  * nor on what ReLU keeps, nor on where weights lie. */
-static bool hangs_on_form(enum op op) {
+static bool depends_on_form(enum op op) {
   return op == OP_DENSIFY || op == OP_ACCUMULATE_SPARSE || op == OP_RELU || op == OP_RELU_BACKWARD ||
          op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD || op == OP_FETCH || op == OP_ALL_GATHER;
 }
@@ -76,7 +76,7 @@ static double largest_node(const struct neap_graph *graph) {
   double most = 0;
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
-    if (hangs_on_form(node->op)) continue;
+    if (depends_on_form(node->op)) continue;
     const double bytes = node_bytes(graph, node);
     most = bytes > most ? bytes : most;
   }

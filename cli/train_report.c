@@ -473,15 +473,16 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   tell_smallest(r->arguments, result->smallest_budget);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
-  else if (s->session.plan_file == NULL)
+  else if (result->largest_batch == 0)
     fprintf(stderr, "  no batch fits it\n");
   if (result->direct_fits)
     fprintf(stderr, "  --conv direct would fit: it needs smaller workspaces, and gives other last bits\n");
   if (r->arguments->json)
     print_json(json_pack(
-        "{s:s, s:I, s:b, s:o, s:I, s:I}", "model", s->model, "batch", (json_int_t)s->shape.batch, "feasible",
+        "{s:s, s:I, s:b, s:o, s:I, s:o}", "model", s->model, "batch", (json_int_t)s->shape.batch, "feasible",
         0, "budget_bytes", json_integer((json_int_t)result->memory.budget), "smallest_budget_bytes",
-        (json_int_t)result->smallest_budget, "largest_batch", (json_int_t)result->largest_batch));
+        (json_int_t)result->smallest_budget, "largest_batch",
+        result->largest_batch >= 0 ? json_integer((json_int_t)result->largest_batch) : json_null()));
   return EXIT_OVER_BUDGET;
 }
 

@@ -216,7 +216,7 @@ typedef struct neap_train_result {
   char weights_sha256[65];
   /* With NEAP_OVER_BUDGET, where memory.budget is what was asked for. */
   uint64_t smallest_budget; /* that is enough; of the process, where its budget was given */
-  int64_t largest_batch;    /* that fits the budget; 0: none does */
+  int64_t largest_batch;    /* that fits the budget; 0: none does; -1: not known */
   bool direct_fits;         /* NEAP_CONV_DIRECT, where it was not asked for, would fit the budget */
 } neap_train_result;
 

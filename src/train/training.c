@@ -401,12 +401,12 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
     struct ending ending;
     ending_keep(&ending, status);
     result->memory.budget = session.process_budget > 0 ? session.process_budget : session.budget;
-    /* The answer stands without this part of it. A saved plan is for one batch only. */
     session.collective = NULL;
     session.shard = NEAP_SHARD_STATES;
-    if (session.plan_file == NULL && training_ranks(t) == 1 &&
+    /* The answer stands without this part of it. A saved plan is for one batch only. */
+    if (session.plan_file != NULL || training_ranks(t) > 1 ||
         neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
-      result->largest_batch = 0;
+      result->largest_batch = -1;
     result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
     if (t->refused[0] != '\0')
       return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",

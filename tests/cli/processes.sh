@@ -94,6 +94,11 @@ for signal in KILL TERM; do
   same "$(field weights_sha256)" "$weights" "weights of the run that goes on after SIG$signal"
 done
 
+# The largest batch is not looked for; no message says that none fits.
+expect 3 "${run[@]}" --steps 2 --processes 2 --budget 1KB --json
+same "$(field largest_batch)" null "the largest batch of two processes"
+! grep -q "no batch" err || fail "it is told that no batch fits"
+
 # A wrong option is reported once.
 while read -r status words options; do
   read -ra given <<<"$options"

@@ -29,9 +29,8 @@ def _map(size: int) -> mmap.mmap:
 _held: list[tuple[mmap.mmap, int]] = []
 
 
-def _release(memory: mmap.mmap, slot: int) -> None:
+def _release(library: ctypes.PyDLL, memory: mmap.mmap, slot: int) -> None:
     """Gives an arena's bytes back. Its addresses stay known until no tensor of the allocator lies in it."""
-    library = allocator.library()
     memory.madvise(mmap.MADV_DONTNEED)
     _held.append((memory, slot))
     for held in list(_held):
@@ -64,11 +63,12 @@ class Arena:
                 self.reserved = size + mmap.PAGESIZE
                 self.memory = _map(self.reserved)
             self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-            slot = int(allocator.library().neap_steer_arena(self.address, self.reserved))
+            library = allocator.library()
+            slot = int(library.neap_steer_arena(self.address, self.reserved))
             if slot < 0:
                 raise RuntimeError("neap: too many steps hold memory: release() or delete some")
             self.slot = slot
-            self._close = weakref.finalize(self, _release, self.memory, slot)
+            self._close = weakref.finalize(self, _release, library, self.memory, slot)
         if hasattr(mmap, "MADV_HUGEPAGE") and size >= 2 * HUGE_PAGE:
             with contextlib.suppress(OSError):  # not beyond the last whole page: it would be touched as a whole
                 self.memory.madvise(mmap.MADV_HUGEPAGE, 0, size // HUGE_PAGE * HUGE_PAGE)

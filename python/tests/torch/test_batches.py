@@ -392,12 +392,12 @@ def test_two_threads_train_two_models():
     torch.manual_seed(0)
     models = {"alone": Tagger()}
     models |= {name: copy.deepcopy(models["alone"]) for name in (0, 1)}
+    batch = masked(4, 3)[0], torch.ones(4, LENGTH, dtype=torch.long)  # drawn once: threads share the random state
     results = {}
 
     def train(name):
         model = models[name]
         step = neap.torch.compile_step(model, mean_of, helpers.sgd(model.parameters()), budget="min")
-        batch = masked(4, 3)[0], torch.ones(4, LENGTH, dtype=torch.long)
         results[name] = [step(*batch).item() for _ in range(4)]
         assert step.memory.enforced, step.memory.why
 

@@ -43,7 +43,7 @@ check-torch: all ## install it beside PyTorch and run a quick pass over the test
 check-onednn3: packages ## build with oneDNN 3 from PyPI in build-onednn3 and run the tests of kernels (python3, venv; the network)
 	@scripts/install-onednn3 build-onednn3/onednn
 	@cmake -S . -B build-onednn3 -DCMAKE_PREFIX_PATH=$(CURDIR)/build-onednn3/onednn $(CMAKE_FLAGS) >/dev/null
-	@cmake --build build-onednn3 -j $(JOBS) --target kernel_tests
+	@cmake --build build-onednn3 -j $(JOBS) --target tests_of_kernels
 	@cd build-onednn3 && NEAP_QUICK=1 ctest -j $(JOBS) -L kernels --output-on-failure --no-tests=error
 
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl

@@ -1,17 +1,18 @@
 /* neap check */
 #include "cli.h"
 
-static json_t *check_json(const neap_check_result *check) {
-  return json_pack("{s:b, s:I, s:o, s:o, s:o}", "valid", check->valid, "peak_bytes",
-                   (json_int_t)check->peak_bytes, "cost", number_json(check->cost), "reason",
+/* `peak`: with the gaps in the arena, as everywhere else. */
+static json_t *check_json(const neap_check_result *check, uint64_t peak) {
+  return json_pack("{s:b, s:I, s:o, s:o, s:o}", "valid", check->valid, "peak_bytes", (json_int_t)peak, "cost",
+                   number_json(check->cost), "reason",
                    check->valid ? json_null() : json_string(check->reason), "position",
                    check->position < 0 ? json_null() : json_integer(check->position));
 }
 
-static void print_check(const neap_check_result *check) {
+static void print_check(const neap_check_result *check, uint64_t peak) {
   if (check->valid)
-    printf("valid: peak %s (%llu bytes), cost %g\n", bytes_text(check->peak_bytes).text,
-           (unsigned long long)check->peak_bytes, check->cost);
+    printf("valid: peak %s (%llu bytes), cost %g\n", bytes_text(peak).text, (unsigned long long)peak,
+           check->cost);
   else if (check->position >= 0)
     printf("not valid, at position %lld of the schedule: %s\n", (long long)check->position, check->reason);
   else
@@ -32,9 +33,9 @@ int run_check(const struct verb *verb, int count, char **arguments) {
   int result;
   if (status == NEAP_OK || (status == NEAP_INVALID_PLAN && plan != NULL)) {
     result = check.valid ? EXIT_DONE : EXIT_INVALID;
-    if (check.valid) check.peak_bytes = plan_bytes(plan); /* with the gaps in the arena, as everywhere */
-    if (a.json && print_json(check_json(&check)) != EXIT_DONE) result = EXIT_FAILED;
-    if (!a.json) print_check(&check);
+    const uint64_t peak = check.valid ? plan_bytes(plan) : check.live_peak_bytes;
+    if (a.json && print_json(check_json(&check, peak)) != EXIT_DONE) result = EXIT_FAILED;
+    if (!a.json) print_check(&check, peak);
   } else {
     result = report_failure(verb, status);
   }

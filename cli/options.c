@@ -329,7 +329,7 @@ bool read_arguments(const struct verb *verb, int count, char **arguments, void *
     if (arguments[i][0] == '-' && arguments[i][1] != '\0') {
       if (!read_option(verb, count, arguments, &i, own, a)) return false;
     } else if (a->operands.count == verb->operands) {
-      report_usage(verb, "unexpected argument '%s'", arguments[i]);
+      report_usage(verb, "unexpected argument '%s'; use neap %s %s", arguments[i], verb->name, verb->usage);
       return false;
     } else {
       a->operands.values[a->operands.count++] = arguments[i];

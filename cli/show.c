@@ -209,7 +209,8 @@ int run_show(const struct verb *verb, int count, char **arguments) {
   const bool model = s.a.options.model != NULL;
   const char *graph_file = model ? NULL : operands->values[0], *plan_file = operands->values[model ? 0 : 1];
   if (model && operands->count > 1)
-    return report_usage(verb, "unexpected argument '%s'", operands->values[1]);
+    return report_usage(verb, "unexpected argument '%s'; with --model, the one file is PLAN.json",
+                        operands->values[1]);
   if (s.out != NULL && !has_ending(s.out, ".svg") && !has_ending(s.out, ".html"))
     return report_usage(verb, "-o %s: the name must end in .svg or .html", s.out);
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 struct train_report make_report(const struct arguments *arguments) {
@@ -184,32 +183,19 @@ void end_progress(struct train_report *r) {
   r->line_open = false;
 }
 
-/* ---- Whether it has the processors for itself ---- */
+static const double share_window = 2; /* seconds */
 
-static const double window = 2; /* seconds */
-
-static struct share share_now(void) {
-  struct rusage use;
-  if (getrusage(RUSAGE_SELF, &use) != 0) return (struct share){0};
-  return (struct share){.at = seconds_now(),
-                        .processor = (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-                                     1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec),
-                        .taken = use.ru_nivcsw};
-}
-
-/* Threads that wait for each other spin, and on processors that others use as well they spin in place of
- * those they wait for. Where threads are sent away again and again and come to less than their time, that is
- * what happens; once is enough to say it. */
+/* Says once that other processes use the processors, but not to a user who chose how threads wait. */
 static void look_at_share(struct train_report *r) {
   const char *policy = getenv("OMP_WAIT_POLICY");
   const int threads =
       r->arguments->options.session.threads > 0 ? r->arguments->options.session.threads : omp_get_num_procs();
-  if (r->told || threads < 2 || (policy != NULL && strcasecmp(policy, "passive") == 0)) return;
-  if (r->share.at <= 0) r->share = share_now(); /* from step 1 on */
-  if (seconds_now() - r->share.at < window) return;
-  const struct share now = share_now();
-  const double seconds = now.at - r->share.at, had = (now.processor - r->share.processor) / seconds;
-  const bool shared = (double)(now.taken - r->share.taken) > 10 * threads * seconds && had < 0.85 * threads;
+  if (r->told_shared || threads < 2 || (policy != NULL && strcasecmp(policy, "passive") == 0)) return;
+  if (r->share.at <= 0) r->share = sample_processors(seconds_now()); /* from step 1 on */
+  if (seconds_now() - r->share.at < share_window) return;
+  const struct processor_sample now = sample_processors(seconds_now());
+  double had;
+  const bool shared = shares_processors(&r->share, &now, threads, &had);
   r->share = now;
   if (!shared) return;
   end_progress(r);
@@ -217,7 +203,7 @@ static void look_at_share(struct train_report *r) {
           "neap: other processes are using the processors too (of %d this run had %.1f); "
           "OMP_WAIT_POLICY=passive neap train ... may be faster: waiting threads then sleep\n",
           threads, had);
-  r->told = true;
+  r->told_shared = true;
 }
 
 static json_t *names_json(const char *const *names, int32_t count) {

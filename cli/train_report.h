@@ -2,21 +2,17 @@
 #ifndef NEAP_CLI_TRAIN_REPORT_H
 #define NEAP_CLI_TRAIN_REPORT_H
 
+#include "processor_share.h"
 #include "run_settings.h"
-
-/* The CPU time used so far. */
-struct share {
-  double at, processor; /* in seconds: the wall clock and the CPU time */
-  long taken;           /* involuntary context switches */
-};
 
 struct train_report {
   const struct arguments *arguments;
-  FILE *file;           /* for people: standard output, or standard error beside --json */
-  bool terminal;        /* one line that is written over, or a line now and then */
-  bool line_open, told; /* told: that it shares the processors */
-  bool told_uncounted;  /* that labels count for nothing */
-  struct share share;
+  FILE *file;    /* for people: standard output, or standard error beside --json */
+  bool terminal; /* one line that is written over, or a line now and then */
+  bool line_open;
+  bool told_shared;    /* that other processes use the processors */
+  bool told_uncounted; /* that labels count for nothing */
+  struct processor_sample share;
   bool least;                 /* the budget is the least; then */
   uint64_t affordable;        /* one that costs little; 0: not known */
   struct watch *watch;        /* until step 1 */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "neap.h"
+#include "neap_plan.h"
 
 enum { NODES = 8, IMAGE = 8 }; /* node v makes tensor v; tensor 8 is what layer 0 reads */
 

@@ -9,10 +9,7 @@
 #ifndef NEAP_COLLECTIVE_H
 #define NEAP_COLLECTIVE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "neap.h"
+#include "neap_session.h"
 
 #ifdef __cplusplus
 extern "C" {

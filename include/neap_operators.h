@@ -1,9 +1,9 @@
-/* The operators of networks: section 2 of neap.h, which includes this. Each takes tensors of a graph under
- * construction and gives one; what fails, fails in neap_builder_finish. */
+/* The operators of networks. Each takes tensors of a graph under construction (neap_graph.h) and gives one;
+ * what fails, fails in neap_builder_finish. */
 #ifndef NEAP_OPERATORS_H
 #define NEAP_OPERATORS_H
 
-#include "neap.h"
+#include "neap_graph.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -297,6 +297,19 @@ neap_tensor neap_binary_cross_entropy(neap_builder *b, neap_tensor logits, neap_
 /* Names what is made from here on "scope.…", each kind counted from 1; NULL ends it, and the count outside
  * goes on. A scope is given once: parameters and inputs have names of their own, of up to 127 bytes. */
 void neap_scope(neap_builder *b, const char *scope);
+
+/* ---- The table of operators ---- */
+
+bool neap_operator_at(int32_t index, neap_row *row);
+/* What an operator is given besides tensors. */
+typedef struct neap_attribute {
+  char name[32];
+  const char *type; /* "integer", "real" or "flag" */
+  int32_t count;    /* of an array; else 1 */
+  double usual;     /* what 0 means; 0: itself, or the operator's call in this header says what */
+} neap_attribute;
+/* Attribute `index` of row `op` of neap_operator_at; false past the last. */
+bool neap_attribute_at(int32_t op, int32_t index, neap_attribute *attribute);
 
 #ifdef __cplusplus
 }

@@ -1,21 +1,44 @@
-/* Planning without data: sections 6 and 7 of neap.h, which includes this. A step in, a schedule and offsets
- * out; or buffers in, offsets out. */
+/* Plan without data: a step in, a schedule and offsets out; or buffers in, offsets out. The library neap_plan
+ * has what this header and neap_status.h declare, and no more. */
 #ifndef NEAP_PLAN_H
 #define NEAP_PLAN_H
 
-#include "neap.h"
+#include "neap_status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- 6. Plan without data ---- */
+/* ---- Budgets ---- */
+
+/* Budgets. A number of bytes; or one of these. */
+#define NEAP_BUDGET_MAX UINT64_MAX    /* keep everything */
+#define NEAP_BUDGET_MIN ((uint64_t)0) /* the least that can be met */
+/* A process budget: what the process takes when the session is made, and what neap_memory_available says
+ * then. */
+#define NEAP_BUDGET_AVAILABLE (UINT64_MAX - 1)
+
+/* Reads "96MiB" or "96M", "0.5GB", "100663296", "max", "min", "available" (-> bytes), "80%" (-> fraction 0.8,
+ * bytes 0). */
+neap_status neap_budget_parse(const char *text, uint64_t *bytes, double *fraction);
+/* The budget that is such a share of `everything` bytes: a number of bytes, at least 1. */
+uint64_t neap_budget_share(double fraction, uint64_t everything);
+
+/* ---- Plans ---- */
+
+/* Where the search for a plan stands. */
+typedef struct neap_plan_progress {
+  double seconds; /* since planning began */
+  double cost;    /* of the best schedule so far */
+  bool fits;      /* it keeps the budget */
+} neap_plan_progress;
+typedef void neap_plan_progress_function(const neap_plan_progress *progress, void *context);
+
+bool neap_planner_at(int32_t index, neap_row *row);
 
 typedef struct neap_step neap_step; /* as planners see it: bytes, costs, edges (a graph file) */
 typedef struct neap_plan neap_plan; /* a schedule with its offsets (a plan file) */
 
-neap_status neap_step_read(const char *path, neap_step **step);
-neap_status neap_step_write(const neap_step *step, const char *path);
 void neap_step_free(neap_step *step);
 
 /* A list of ids for every node: those of node v are ids[start[v]] up to, not including, ids[start[v + 1]].
@@ -58,10 +81,6 @@ typedef struct neap_step_arrays {
 /* Copies and checks. NEAP_INVALID_ARGUMENT names the node or tensor: a cycle or wrong order, a value with two
  * producers or none, an id out of range, a sum that overflows, a negative cost. Linear in the sizes. */
 neap_status neap_step_create(const neap_step_arrays *arrays, neap_step **step);
-
-/* The training step of a graph as a session would run it: real layouts, bytes and costs. AUTO: the base. */
-neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
-                                 neap_step **step);
 
 typedef struct neap_step_info {
   const char *name; /* borrowed */
@@ -114,11 +133,6 @@ typedef struct neap_plan_options {
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan);
 
-/* The plan that a session with these options would run, and the step that it is for: in the variant that pays
- * within the budget, "GRAPH+VARIANT" by name. A budget's fraction is one of what the base needs to keep
- * everything. NEAP_OVER_BUDGET: `*smallest` is set as by neap_plan_make. */
-neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options *options, uint64_t *smallest,
-                            neap_step **step, neap_plan **plan);
 void neap_plan_free(neap_plan *plan);
 void neap_plan_describe(const neap_plan *plan, neap_plan_info *info);
 const int32_t *neap_plan_schedule(const neap_plan *plan, int64_t *length); /* node ids; borrowed */
@@ -136,7 +150,9 @@ typedef struct neap_plan_arrays {
   int64_t length;
   const neap_placement *instances; /* [instance_count], in the order of a plan file */
   int64_t instance_count;
-  uint64_t resident_bytes, peak_bytes, arena_bytes; /* peak_bytes: resident + the largest live bytes */
+  uint64_t resident_bytes;
+  uint64_t live_peak_bytes; /* resident + the largest live bytes: without gaps in the arena */
+  uint64_t arena_bytes;
   double cost, base_cost;
 } neap_plan_arrays;
 
@@ -144,14 +160,10 @@ typedef struct neap_plan_arrays {
  * more than 2^31 - 3 positions or instances. NEAP_INVALID_ARGUMENT: an array or all of them are missing. */
 neap_status neap_plan_create(const neap_plan_arrays *arrays, neap_plan **plan);
 
-neap_status neap_plan_read(const char *path, neap_plan **plan);
-/* NEAP_INVALID_PLAN: the plan, made by neap_plan_create, has a number that no plan file can hold. */
-neap_status neap_plan_write(const neap_plan *plan, const char *path);
-
 /* The independent checker, by the rules of the formats alone. NEAP_INVALID_PLAN: `reason` names the rule. */
 typedef struct neap_check_result {
   bool valid;
-  uint64_t peak_bytes; /* resident + the largest live bytes, as in a plan file: without gaps in the arena */
+  uint64_t live_peak_bytes; /* as in neap_plan_arrays; a plan file has it as peak_bytes */
   double cost;
   int64_t position; /* in the schedule, where a rule is broken; -1: nowhere in particular */
   char reason[256];
@@ -240,7 +252,7 @@ typedef struct neap_pipeline_task {
 bool neap_pipeline_task_at(const neap_pipeline *pipeline, int32_t rank, int32_t index,
                            neap_pipeline_task *task);
 
-/* ---- 7. Layout ---- */
+/* ---- Layout ---- */
 
 /* A buffer lives from position `lower` up to, not including, `upper`. */
 typedef struct neap_buffer {
@@ -260,12 +272,6 @@ typedef struct neap_layout_result {
  * 1 was found. NEAP_INVALID_ARGUMENT: a buffer does not end after it begins. Deterministic. */
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
-
-/* CSV of minimalloc: id,lower,upper,size in, blanks around them allowed. The caller frees the array. */
-neap_status neap_layout_read_csv(const char *path, neap_buffer **buffers, int64_t *count);
-/* The same with offset out. `source`: the file that the buffers were read from, whose ids its rows get. */
-neap_status neap_layout_write_csv(const char *path, const char *source, const neap_buffer *buffers,
-                                  int64_t count);
 
 #ifdef __cplusplus
 }

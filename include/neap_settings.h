@@ -1,10 +1,10 @@
-/* Settings: section 5 of neap.h, which includes this. A setting is a row: one field of neap_train_options
+/* Settings. A setting is a row: one field of neap_train_options
  * with a name, a range and a usual value. The options of the command, settings files, state.json, the checks
  * of ranges, shell completion and the manual page are made from the rows. */
 #ifndef NEAP_SETTINGS_H
 #define NEAP_SETTINGS_H
 
-#include "neap.h"
+#include "neap_train.h"
 
 #ifdef __cplusplus
 extern "C" {

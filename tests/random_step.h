@@ -135,7 +135,7 @@ static inline void expect_valid(const struct neap_step *step, const struct neap_
   if (status != NEAP_OK) print_error("%s\n", neap_error_message());
   assert_int_equal(status, NEAP_OK);
   assert_true(result.valid);
-  assert_int_equal(result.peak_bytes, plan->peak_bytes);
+  assert_int_equal(result.live_peak_bytes, plan->live_peak_bytes);
   assert_true(fabs(result.cost - plan->cost) < 1e-9 * result.cost);
 }
 

@@ -75,10 +75,10 @@ neap_status plan_checked(const neap_step *step, uint64_t budget, const char *pla
   neap_check_result check;
   neap_plan_describe(plan, &info);
   status = neap_plan_check(step, plan, &check);
-  if (status == NEAP_OK && (check.cost != info.cost || check.peak_bytes > info.peak_bytes))
+  if (status == NEAP_OK && (check.cost != info.cost || check.live_peak_bytes > info.peak_bytes))
     status =
         neap_fail(NEAP_INVALID_PLAN, "the checker finds a cost of %g and a peak of %llu bytes in %s's plan",
-                  check.cost, (unsigned long long)check.peak_bytes, planner);
+                  check.cost, (unsigned long long)check.live_peak_bytes, planner);
   out->fits = true;
   out->peak = info.peak_bytes;
   out->values = info.arena_bytes;

@@ -132,7 +132,7 @@ class PlanArrays(ctypes.Structure):
         ("instances", c_void_p),
         ("instance_count", c_int64),
         ("resident_bytes", c_uint64),
-        ("peak_bytes", c_uint64),
+        ("live_peak_bytes", c_uint64),
         ("arena_bytes", c_uint64),
         ("cost", c_double),
         ("base_cost", c_double),
@@ -142,7 +142,7 @@ class PlanArrays(ctypes.Structure):
 class CheckResult(ctypes.Structure):
     _fields_ = [
         ("valid", c_bool),
-        ("peak_bytes", c_uint64),
+        ("live_peak_bytes", c_uint64),
         ("cost", c_double),
         ("position", c_int64),
         ("reason", c_char * 256),

@@ -25,7 +25,7 @@ class CheckResult:
     """What the independent checker says of a plan."""
 
     valid: bool
-    peak_bytes: int
+    live_peak_bytes: int
     """Resident bytes + the largest live bytes at a position: without gaps in the arena."""
     cost: float
     position: int | None
@@ -40,9 +40,8 @@ class CheckResult:
 class Plan:
     """A schedule for a step, and where every value lies. Made by `neap.plan` and `Plan.read`; immutable.
 
-    A budget is held against ``peak_bytes``, which is ``resident_bytes + arena_bytes``. (In a plan *file*, and in what
-    `neap.check` gives, ``peak_bytes`` is resident bytes and the largest live bytes at a position, without gaps in the
-    arena.)
+    A budget is held against ``peak_bytes``, which is ``resident_bytes + arena_bytes``. (In a plan *file*
+    ``peak_bytes`` is what `neap.check` gives as ``live_peak_bytes``: without gaps in the arena.)
     """
 
     def __init__(self, step: Step, handle: ctypes.c_void_p, budget: int | None, made: bool) -> None:
@@ -132,7 +131,8 @@ class Plan:
         """
         root = read_json(path, "neap-plan")
         graph, planner = root.string("graph"), root.string("planner")
-        figures = {name: root.size(name) for name in ("resident_bytes", "peak_bytes", "arena_bytes")}
+        names = {"resident_bytes": "resident_bytes", "live_peak_bytes": "peak_bytes", "arena_bytes": "arena_bytes"}
+        figures = {field: root.size(name) for field, name in names.items()}
         costs = {name: root.number(name) for name in ("cost", "base_cost")}
         schedule = np.array(root.ids("schedule"), np.int32)
         places = root.objects("instances")
@@ -159,7 +159,7 @@ class Plan:
                 for at, tensor, offset, size in zip(*columns, strict=True)
             ],
             "resident_bytes": self.resident_bytes,
-            "peak_bytes": check(self.step, self).peak_bytes,
+            "peak_bytes": check(self.step, self).live_peak_bytes,
             "arena_bytes": self.arena_bytes,
             "cost": self.cost,
             "base_cost": self.base_cost,
@@ -271,7 +271,7 @@ def check(step: Step, plan: Plan) -> CheckResult:
         c.check_status(status)
     return CheckResult(
         valid=result.valid,
-        peak_bytes=result.peak_bytes,
+        live_peak_bytes=result.live_peak_bytes,
         cost=result.cost,
         position=result.position if result.position >= 0 else None,
         reason="" if result.valid else result.reason.decode(errors="replace"),

@@ -52,7 +52,7 @@ def test_command(seed: int, tmp_path: Path) -> None:
     plan.write(file)
     told = run("check", graph, file)
     assert told["valid"] and told["cost"] == plan.cost
-    assert told["peak_bytes"] == neap.check(step, plan).peak_bytes
+    assert told["peak_bytes"] == neap.check(step, plan).live_peak_bytes
     theirs = run("plan", graph, "--budget", "80%", "-o", tmp_path / "theirs.json")
     assert theirs["cost"] == plan.cost and theirs["peak_bytes"] == plan.peak_bytes
     read = neap.Plan.read(tmp_path / "theirs.json", step)

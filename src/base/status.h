@@ -5,8 +5,11 @@
 
 #include "neap.h"
 
-/* Records a message (printf style: what, where, what to do) for this thread and returns `status`. */
-neap_status neap_fail(neap_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Records a message (printf style: what, where, what to do) for this thread and returns `status`. The
+ * libraries do not export it.
+ */
+neap_status neap_fail(neap_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3), visibility("hidden")));
 
 /* The same, where who reads the call alone (a compiler, an analyser) sees what it returns. Takes `status`
  * twice. */

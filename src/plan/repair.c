@@ -14,7 +14,7 @@
 
 static bool is_quick(const struct demand *demand) { return demand->effort == EFFORT_QUICK; }
 
-static uint64_t live_of(const struct neap_plan *plan) { return plan->peak_bytes - plan->resident_bytes; }
+static uint64_t live_of(const struct neap_plan *plan) { return plan->live_peak_bytes - plan->resident_bytes; }
 
 static uint64_t tight_above(uint64_t live) { return live + live / TIGHTNESS; }
 
@@ -49,7 +49,7 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
                                     .instance_count = count,
                                     .instances = placed,
                                     .resident_bytes = step->resident_bytes,
-                                    .peak_bytes = score.peak_bytes,
+                                    .live_peak_bytes = score.peak_bytes,
                                     .arena_bytes = layout.arena_bytes,
                                     .cost = score.cost,
                                     .base_cost = step->base_cost,

@@ -196,12 +196,12 @@ static neap_status check_figures(struct checker *c) {
   for (int32_t v = 0; v < c->step->node_count; v++) base_cost += c->step->nodes[v].cost;
   for (int32_t t = 0; t < plan->length; t++) cost += c->step->nodes[plan->schedule[t]].cost;
   const uint64_t live = trace_lives(c);
-  c->result->peak_bytes = resident + live;
+  c->result->live_peak_bytes = resident + live;
   c->result->cost = cost;
   REFUSE_IF(plan->resident_bytes != resident, -1, "resident_bytes is %llu; what is resident sums up to %llu",
             (unsigned long long)plan->resident_bytes, (unsigned long long)resident);
-  REFUSE_IF(plan->peak_bytes != resident + live, -1, "peak_bytes is %llu; the schedule's peak is %llu",
-            (unsigned long long)plan->peak_bytes, (unsigned long long)(resident + live));
+  REFUSE_IF(plan->live_peak_bytes != resident + live, -1, "peak_bytes is %llu; the schedule's peak is %llu",
+            (unsigned long long)plan->live_peak_bytes, (unsigned long long)(resident + live));
   REFUSE_IF(plan->arena_bytes < live, -1, "arena_bytes is %llu; up to %llu bytes live at one position",
             (unsigned long long)plan->arena_bytes, (unsigned long long)live);
   REFUSE_IF(plan->arena_bytes > (uint64_t)INT64_MAX - resident, -1,

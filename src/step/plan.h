@@ -17,7 +17,7 @@ struct neap_plan {
   int32_t length, instance_count;
   const int32_t *schedule;
   const struct placed *instances; /* by position, outputs in their order, workspace (when not 0 bytes) last */
-  uint64_t resident_bytes, peak_bytes, arena_bytes;
+  uint64_t resident_bytes, live_peak_bytes, arena_bytes;
   double cost, base_cost;
   /* What is known of how it was made; zeros, but for the repeats, in a plan that was read. */
   uint64_t lower_bound_bytes;

@@ -41,7 +41,7 @@ static neap_status read_draft(const json_t *root, const char *file, struct regio
   TRY(json_need_string(root, "graph", &place, &draft->graph));
   TRY(json_need_string(root, "planner", &place, &draft->planner));
   TRY(json_need_size(root, "resident_bytes", &place, &draft->resident_bytes));
-  TRY(json_need_size(root, "peak_bytes", &place, &draft->peak_bytes));
+  TRY(json_need_size(root, "peak_bytes", &place, &draft->live_peak_bytes));
   TRY(json_need_size(root, "arena_bytes", &place, &draft->arena_bytes));
   TRY(json_need_number(root, "cost", &place, &draft->cost));
   TRY(json_need_number(root, "base_cost", &place, &draft->base_cost));
@@ -75,7 +75,7 @@ neap_status neap_plan_read(const char *path, neap_plan **plan) {
 /* What a reader refuses is not written. */
 static neap_status check_numbers(const neap_plan *plan, const char *path) {
   const uint64_t most = INT64_MAX;
-  RETURN_IF(plan->resident_bytes > most || plan->peak_bytes > most || plan->arena_bytes > most,
+  RETURN_IF(plan->resident_bytes > most || plan->live_peak_bytes > most || plan->arena_bytes > most,
             NEAP_INVALID_PLAN, "%s: cannot be written: the plan's bytes are 2^63 or more", path);
   RETURN_IF(!isfinite(plan->cost) || !isfinite(plan->base_cost), NEAP_INVALID_PLAN,
             "%s: cannot be written: a cost of the plan is not finite", path);
@@ -108,7 +108,7 @@ neap_status neap_plan_write(const neap_plan *plan, const char *path) {
   json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:f, s:f}", "format", "neap-plan",
                            "version", 1, "graph", plan->graph, "planner", plan->planner, "schedule", schedule,
                            "instances", instances, "resident_bytes", (json_int_t)plan->resident_bytes,
-                           "peak_bytes", (json_int_t)plan->peak_bytes, "arena_bytes",
+                           "peak_bytes", (json_int_t)plan->live_peak_bytes, "arena_bytes",
                            (json_int_t)plan->arena_bytes, "cost", plan->cost, "base_cost", plan->base_cost);
   if (!good || root == NULL) {
     json_decref(root);

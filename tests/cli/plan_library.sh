@@ -1,5 +1,5 @@
-# The library that plans: it is built where nothing else is installed, exports what neap.h declares, needs the C library
-# and OpenMP alone, and a program is compiled against what is installed of it, static and shared.
+# The library that plans: it is built where nothing else is installed, needs the C library and OpenMP alone, and a program is
+# compiled against what is installed of it, static and shared. Both libraries export what their headers declare.
 source "$(dirname "$0")/common.bash"
 
 flags=() sanitize=()
@@ -17,8 +17,24 @@ expect 0 cmake --install alone --prefix "$folder/installed" --component plan
 library=$build/libneap_plan.so
 needed=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libgomp|ld-linux.*|libasan|libubsan)\.so' || true)
 same "$needed" "" "libneap_plan.so needs"
-foreign=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | grep -v '^neap_' || true)
-if [ ${#flags[@]} = 0 ]; then same "$foreign" "" "libneap_plan.so exports"; fi
+# Each library has what its headers declare, and exports no more.
+exports() { # exports LIBRARY HEADER...
+  local library=$1
+  shift
+  grep -ohE '\bneap_[a-z0-9_]+\(' "$@" | tr -d '(' | grep -v '_function$' | sort -u >declared
+  nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort >exported
+  same "$(diff declared exported || true)" "" "declared (<) and exported (>) of $library"
+}
+if [ ${#flags[@]} = 0 ]; then
+  exports "$library" "$source"/include/neap_{plan,status}.h
+  exports "$build/libneap.so" "$source"/include/*.h
+fi
+# Each header stands alone, in C and in C++ as far as there is a compiler.
+for header in "$source"/include/*.h; do
+  echo "#include \"$header\"" >alone.c
+  expect 0 cc -std=c17 -Wall -Wextra -Werror -fsyntax-only -I"$source/include" alone.c
+  ! command -v c++ >/dev/null || expect 0 c++ -x c++ -Wall -Wextra -Werror -fsyntax-only -I"$source/include" alone.c
+done
 
 export PKG_CONFIG_PATH=$folder/installed/lib/pkgconfig
 # shellcheck disable=SC2046

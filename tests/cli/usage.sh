@@ -86,7 +86,7 @@ wrong "no-such-model" train --model no-such-model --data synthetic
 wrong "step file" plan --budget max
 wrong "g.json" plan --model wrn-10-1 g.json
 wrong "folder" evaluate
-wrong "unexpected argument" evaluate one other
+wrong "unexpected argument 'other'; use neap evaluate DIR" evaluate one other
 wrong "folder" translate
 wrong "unexpected argument" translate one other
 wrong "--beam 0" translate one --beam 0

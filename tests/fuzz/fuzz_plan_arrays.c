@@ -31,7 +31,8 @@ static neap_step *make_step(void) {
 
 /* Whether docs/formats.md has a place for all that the plan says. */
 static bool fits_a_file(const neap_plan_arrays *a) {
-  bool fits = a->resident_bytes <= INT64_MAX && a->peak_bytes <= INT64_MAX && a->arena_bytes <= INT64_MAX;
+  bool fits =
+      a->resident_bytes <= INT64_MAX && a->live_peak_bytes <= INT64_MAX && a->arena_bytes <= INT64_MAX;
   fits = fits && a->cost - a->cost == 0 && a->base_cost - a->base_cost == 0;
   for (int64_t i = 0; i < a->length; i++) fits = fits && a->schedule[i] >= 0;
   for (int64_t i = 0; i < a->instance_count; i++) {
@@ -53,7 +54,7 @@ static void read_arrays(struct numbers *numbers, int32_t *schedule, neap_placeme
   a->length = next_count(numbers);
   a->instance_count = next_count(numbers);
   a->resident_bytes = next_size(numbers);
-  a->peak_bytes = next_size(numbers);
+  a->live_peak_bytes = next_size(numbers);
   a->arena_bytes = next_size(numbers);
   a->cost = next_real(numbers);
   a->base_cost = next_real(numbers);

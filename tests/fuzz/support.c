@@ -261,7 +261,7 @@ static void check_valid(const neap_step *step, const neap_plan *plan, const neap
     CHECK(sum == info.resident_bytes);
   }
   /* What could lie in place and does not counts twice where it lies, but once in the peak. */
-  CHECK(length == 0 || (most >= result->peak_bytes && most <= info.resident_bytes + info.arena_bytes));
+  CHECK(length == 0 || (most >= result->live_peak_bytes && most <= info.resident_bytes + info.arena_bytes));
   free(live);
   free(instances);
 }

@@ -1,0 +1,239 @@
+/* Quantised types beside what PyPI's gguf and bitsandbytes make of the same blocks and numbers
+ * (quantised_cases.py), to the bit; and q8_0 beside its definition, 34 bytes of a scale in f16 and 32 whole
+ * numbers. That oracle computes in double and finds the nearest f16 by looking at all of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/quantised.h"
+#include "kernel/cpu/isa/kernels.h"
+#include "quantised_cases.h"
+
+enum { BLOCKS = 200, COUNT = 32 * BLOCKS, BYTES = 34 * BLOCKS };
+
+/* A finite f16 by the definition of IEEE 754. */
+static double half_value(unsigned bits) {
+  const unsigned exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double size = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, (int)exponent - 25);
+  return bits >> 15 ? -size : size;
+}
+
+static double distance_to_nearest_half(double x) {
+  double least = INFINITY;
+  for (unsigned bits = 0; bits < 0x7C00; bits++) least = fmin(least, fabs(half_value(bits) - x));
+  return least;
+}
+
+static uint32_t next(uint32_t *state) {
+  *state = *state * 1664525u + 1013904223u;
+  return *state >> 8;
+}
+
+/* Blocks of sizes from 2^-30 to 2^20, one of zeros, one of a single number. */
+static void draw(float *x) {
+  uint32_t state = 99;
+  for (int b = 0; b < BLOCKS; b++)
+    for (int i = 0; i < 32; i++) {
+      const float u = (float)next(&state) * 0x1p-23f - 1;
+      x[32 * b + i] = b == 0 || (b == 1 && i != 5) ? 0 : ldexpf(u, b % 51 - 30);
+    }
+}
+
+static void test_definition(void **state) {
+  (void)state;
+  static float x[COUNT], y[COUNT];
+  static unsigned char blocks[BYTES];
+  draw(x);
+  assert_int_equal(dtype_bytes(NEAP_Q8_0, COUNT), BYTES);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, COUNT, x, blocks), NEAP_OK);
+  dequantise(NEAP_Q8_0, COUNT, blocks, y);
+  for (int b = 0; b < BLOCKS; b++) {
+    const unsigned char *block = blocks + 34 * b;
+    const double scale = half_value((unsigned)block[0] | (unsigned)block[1] << 8);
+    double most = 0;
+    for (int i = 0; i < 32; i++) most = fmax(most, fabs((double)x[32 * b + i]));
+    assert_true(fabs(scale - most / 127) <= distance_to_nearest_half(most / 127) + most * 1e-9);
+    for (int i = 0; i < 32; i++) {
+      const int q = (int8_t)block[2 + i];
+      const double wanted = most > 0 ? (double)x[32 * b + i] / most * 127 : 0;
+      assert_true(fabs(q - wanted) <= 0.5 + 1e-4);
+      assert_true((double)y[32 * b + i] == scale * q);
+    }
+  }
+}
+
+/* Numbers that were written down by hand: scale 1 and halves, which go away from 0. */
+static void test_known_block(void **state) {
+  (void)state;
+  float x[32] = {127, -127, 0.5f, -0.5f, 1.5f, -1.5f, 2.5f, 0.49f, -0.49f, 126.5f};
+  static const int8_t wanted[32] = {127, -127, 1, -1, 2, -2, 3, 0, 0, 127};
+  unsigned char block[34];
+  assert_int_equal(quantise(NEAP_Q8_0, "x", 32, 32, x, block), NEAP_OK);
+  assert_true(block[0] == 0x00 && block[1] == 0x3C); /* 1 in f16 */
+  assert_memory_equal(block + 2, wanted, 32);
+}
+
+/* What has been through the type once stays as it is, in place too. */
+static void test_again(void **state) {
+  (void)state;
+  static float x[COUNT], y[COUNT], z[COUNT];
+  static unsigned char blocks[BYTES];
+  draw(x);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, COUNT, x, blocks), NEAP_OK);
+  dequantise(NEAP_Q8_0, COUNT, blocks, y);
+  memcpy(z, y, sizeof z);
+  assert_int_equal(quantise(NEAP_Q8_0, "x", COUNT, COUNT, z, z), NEAP_OK);
+  unsigned char *end = (unsigned char *)z + sizeof z - BYTES;
+  memmove(end, z, BYTES);
+  dequantise(NEAP_Q8_0, COUNT, end, z);
+  assert_memory_equal(z, y, sizeof y);
+}
+
+/* Numbers that no scale of f16 reaches become 0. */
+static void test_tiny(void **state) {
+  (void)state;
+  float x[64] = {0x1p-149f, -0x1p-130f, [32] = 0x1p-100f, -0x1p-101f}, y[64];
+  unsigned char blocks[68];
+  assert_int_equal(quantise(NEAP_Q8_0, "x", 64, 64, x, blocks), NEAP_OK);
+  dequantise(NEAP_Q8_0, 64, blocks, y);
+  for (int i = 0; i < 64; i++) assert_true(y[i] == 0 && !signbit(y[i]));
+}
+
+static void test_out_of_range(void **state) {
+  (void)state;
+  static const float bad[] = {NAN, INFINITY, -INFINITY, 8.4e6f};
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+    float x[64] = {0};
+    unsigned char blocks[68];
+    x[40] = bad[k];
+    assert_int_equal(quantise(NEAP_Q8_0, "w", 64, 64, x, blocks), NEAP_INVALID_ARGUMENT);
+    assert_non_null(strstr(neap_error_message(), "'w': element 40 is "));
+  }
+  float x[32] = {8.3e6f};
+  unsigned char block[34];
+  assert_int_equal(quantise(NEAP_Q8_0, "w", 32, 32, x, block), NEAP_OK);
+  assert_int_equal(quantise(NEAP_BF16, "w", 32, 32, x, block), NEAP_INTERNAL);
+}
+
+/* ---- Every type, by tables ---- */
+
+enum { CASES = sizeof quantised_cases / sizeof *quantised_cases, MOST = 1024 };
+
+static uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return isnan(x) ? 0x7FC00000 : bits;
+}
+
+static void test_numbers(void **state) {
+  (void)state;
+  type_set seen = 0;
+  for (int k = 0; k < CASES; k++) {
+    const struct quantised_case *c = &quantised_cases[k];
+    float x[MOST];
+    assert_true(c->elements <= MOST);
+    dequantise(c->dtype, c->elements, c->blocks, x);
+    for (int64_t i = 0; i < c->elements; i++) {
+      if (bits_of(x[i]) != c->numbers[i])
+        print_error("%s, number %lld\n", dtype_rows[c->dtype].name, (long long)i);
+      assert_int_equal(bits_of(x[i]), c->numbers[i]);
+    }
+    seen |= 1u << c->dtype;
+  }
+  assert_int_equal(seen, TYPES_QUANTISED);
+}
+
+static void test_blocks(void **state) {
+  (void)state;
+  for (int k = 0; k < CASES; k++) {
+    const struct quantised_case *c = &quantised_cases[k];
+    const struct dtype_row *row = &dtype_rows[c->dtype];
+    const float *x = (const float *)(const void *)quantised_from;
+    static unsigned char blocks[sizeof quantised_from];
+    assert_int_equal(can_quantise(c->dtype), c->from > 0);
+    if (c->from == 0) {
+      assert_int_equal(quantise(c->dtype, "w", row->block_elements, row->block_elements, x, blocks),
+                       NEAP_UNSUPPORTED);
+      assert_non_null(strstr(neap_error_message(), row->name));
+      continue;
+    }
+    assert_int_equal(quantise(c->dtype, "w", c->row, c->from, x, blocks), NEAP_OK);
+    for (int64_t b = 0; b < c->from / row->block_elements; b++) {
+      const unsigned char *block = blocks + b * row->block_bytes;
+      if (memcmp(block, c->written + b * row->block_bytes, (size_t)row->block_bytes) != 0)
+        print_error("%s, block %lld\n", row->name, (long long)b);
+      assert_memory_equal(block, c->written + b * row->block_bytes, row->block_bytes);
+    }
+    /* In place they are the same, and so are their numbers. */
+    static float y[MOST], z[MOST];
+    memcpy(y, x, sizeof quantised_from);
+    assert_int_equal(quantise(c->dtype, "w", c->row, c->from, y, y), NEAP_OK);
+    const size_t bytes = dtype_bytes(c->dtype, (uint64_t)c->from);
+    assert_memory_equal(y, blocks, bytes);
+    unsigned char *end = (unsigned char *)(y + c->from) - bytes;
+    memmove(end, y, bytes);
+    dequantise(c->dtype, c->from, blocks, z);
+    dequantise(c->dtype, c->from, end, y);
+    assert_memory_equal(y, z, (size_t)c->from * sizeof *z);
+  }
+}
+
+static void test_limits(void **state) {
+  (void)state;
+  for (int k = 0; k < CASES; k++) {
+    const neap_dtype dtype = quantised_cases[k].dtype;
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 8.4e6f};
+    for (int i = 0; i < (dtype == NEAP_NF4 || dtype == NEAP_I8 ? 3 : 4) && can_quantise(dtype); i++) {
+      float x[64] = {[40] = bad[i]};
+      unsigned char blocks[sizeof x];
+      assert_int_equal(quantise(dtype, "w", 64, 64, x, blocks), NEAP_INVALID_ARGUMENT);
+      assert_non_null(strstr(neap_error_message(), "'w': element 40 is "));
+      assert_non_null(strstr(neap_error_message(), dtype_rows[dtype].name));
+    }
+  }
+}
+
+/* Each instruction set gives the numbers, in f32 and rounded to 16 bits. */
+static void test_kernels(void **state) {
+  (void)state;
+  enum { REPEATED = 4 * MOST }; /* more than the kernels turn at once */
+  _Alignas(64) static float x[REPEATED], y[REPEATED], made[REPEATED];
+  _Alignas(64) static uint16_t half[REPEATED], wanted[REPEATED];
+  _Alignas(64) static unsigned char blocks[REPEATED * 2];
+  for (int n = 0; n < CASES; n++) {
+    const struct quantised_case *c = &quantised_cases[n];
+    const int64_t length = dtype_rows[c->dtype].block_elements, bytes = dtype_rows[c->dtype].block_bytes;
+    for (int64_t b = 0; b < REPEATED / length; b++)
+      memcpy(blocks + b * bytes, c->blocks + b % (c->elements / length) * bytes, (size_t)bytes);
+    dequantise(c->dtype, REPEATED, blocks, y);
+    for (int e = 0; e < REPEATED; e++) x[e] = isnan(y[e]) ? NAN : y[e];
+    for (int i = 0; cpu_kernels_at(i) != NULL; i++) {
+      const struct cpu_kernels *k = cpu_kernels_at(i);
+      for (int64_t count = length; count <= REPEATED; count += REPEATED - length) {
+        k->dequantise(c->dtype, count, blocks, (struct stored){NEAP_F32, made});
+        for (int64_t e = 0; e < count; e++) assert_int_equal(bits_of(made[e]), bits_of(x[e]));
+        for (int is_f16 = 0; is_f16 < 2; is_f16++) {
+          k->dequantise(c->dtype, count, blocks, (struct stored){is_f16 ? NEAP_F16 : NEAP_BF16, half});
+          for (int64_t e = 0; e < count; e++) {
+            wanted[e] = is_f16 ? f16_from_float(y[e]) : bf16_from_float(y[e]);
+            const float got = is_f16 ? f16_to_float(half[e]) : bf16_to_float(half[e]);
+            assert_true(half[e] == wanted[e] || (isnan(got) && isnan(y[e])));
+          }
+        }
+      }
+    }
+  }
+}
+
+int run_test_quantised(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_definition), cmocka_unit_test(test_known_block),  cmocka_unit_test(test_again),
+      cmocka_unit_test(test_tiny),       cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels),
+      cmocka_unit_test(test_numbers),    cmocka_unit_test(test_blocks),       cmocka_unit_test(test_limits)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,221 @@
+/* Conversations in JSON lines: each form gives its messages, lines come one after the other whatever their
+ * length, and errors name the file and the line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/chat_lines.h"
+
+#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
+
+static char path[64];
+
+static void write_file(const char *bytes, size_t length) {
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, length, file), length);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* "system|user|assistant" as letters, each with its content: "sBe brief.;uHi;aYes;" */
+static void spell(const struct chat_sample *sample, char *text) {
+  *text = '\0';
+  for (size_t i = 0; i < sample->messages.count; i++) {
+    const struct chat_message *m = &sample->messages.data[i];
+    text += sprintf(text, "%c%.*s;", "suat"[m->role], (int)m -> length, m -> content);
+  }
+  if (sample->messages.count == 0)
+    text += sprintf(text, "=%.*s", (int)sample->text.length, sample->text.content);
+  if (sample->answered > 0) sprintf(text, "%zu", sample->answered);
+}
+
+static void test_forms(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"{\"messages\": [{\"role\": \"system\", \"content\": \"B\"}, {\"role\": \"user\", \"content\": \"\"}, "
+       "{\"role\": "
+       "\"assistant\", \"content\": \"Y\\n\\u00e9\", \"tool_calls\": null}, {\"content\": \"t\", \"role\": "
+       "\"tool\"}], "
+       "\"tools\": []}",
+       "sB;u;aY\n\xC3\xA9;tt;"},
+      {"{\"id\": 98765432109876543210, \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, "
+       "{\"from\": \"gpt\", "
+       "\"value\": \"b\"}, "
+       "{\"from\": \"user\", \"value\": \"c\"}, {\"from\": \"assistant\", \"value\": \"d\"}, {\"from\": "
+       "\"system\", "
+       "\"value\": \"e\"}]}",
+       "ua;ab;uc;ad;se;"},
+      {"{\"prompt\": \"p\", \"completion\": \"c\"}", "up;ac;"},
+      {"{\"prompt\": [{\"role\": \"user\", \"content\": \"p\"}, {\"role\": \"assistant\", \"content\": "
+       "\"q\"}, {\"role\": "
+       "\"user\", \"content\": \"r\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"c\"}]}",
+       "up;aq;ur;ac;1"},
+      {"{\"instruction\": \"i\", \"input\": \"\", \"output\": \"o\"}", "ui;ao;"},
+      {"{\"instruction\": \"i\", \"output\": \"\"}", "ui;a;"},
+      {"{\"instruction\": \"i\", \"input\": \"n\", \"output\": \"o\", \"system\": \"s\"}", "ss;ui<>n;ao;"},
+      {"{\"instruction\": \"i\", \"input\": null, \"output\": \"o\", \"system\": \"\"}", "ui;ao;"},
+      {" {\"text\": \"all of \\ud83d\\ude42\"} \r", "=all of \xF0\x9F\x99\x82"},
+  };
+  enum { CASES = sizeof cases / sizeof *cases };
+  struct chat_lines lines;
+  char all[4096] = "", text[256];
+  bool any;
+  for (int i = 0; i < CASES; i++) strcat(strcat(all, cases[i][0]), "\n");
+  for (int end = 0; end < 2; end++) { /* with the last line feed and without it */
+    write_file(all, strlen(all) - (size_t)end);
+    ASSERT_OK(chat_lines_open(path, "<>", &lines));
+    for (int i = 0; i < CASES; i++) {
+      ASSERT_OK(chat_lines_next(&lines, &any));
+      assert_true(any);
+      assert_int_equal(lines.line, i + 1);
+      spell(&lines.sample, text);
+      assert_string_equal(text, cases[i][1]);
+    }
+    ASSERT_OK(chat_lines_next(&lines, &any));
+    assert_false(any);
+    chat_lines_close(&lines);
+  }
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *what;
+    neap_status status;
+  } cases[] = {
+      {"", "it is empty", NEAP_BAD_FORMAT},
+      {" \t\r", "it is empty", NEAP_BAD_FORMAT},
+      {"{\"text\": \"a\"", "it is not valid JSON", NEAP_BAD_FORMAT},
+      {"{\"text\": \"a\"} {}", "it is not valid JSON", NEAP_BAD_FORMAT},
+      {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate", NEAP_BAD_FORMAT},
+      {"[]", "it must be a JSON object", NEAP_BAD_FORMAT},
+      {"{}", "it has none of the fields 'messages'", NEAP_BAD_FORMAT},
+      {"{\"text\": \"\xFF\"}", "column 11", NEAP_BAD_FORMAT},
+      {"{\"text\": null}", "field 'text' must be a string", NEAP_BAD_FORMAT},
+      {"{\"messages\": []}", "field 'messages' must be a list of messages", NEAP_BAD_FORMAT},
+      {"{\"messages\": [1]}", "field 'messages[0]' must be an object", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "no assistant turn", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"role\": \"human\", \"content\": \"a\"}]}",
+       "field 'messages[0]': unknown role 'human'; known are system, user, assistant, tool", NEAP_BAD_FORMAT},
+      {"{\"conversations\": [{\"from\": \"bot\", \"value\": \"a\"}]}",
+       "unknown from 'bot'; known are system, human", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"role\": \"assistant\", \"content\": null}]}",
+       "field 'messages[0].content' is missing or not a string", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}",
+       "field 'messages[0].content' is missing or not a string", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"content\": \"a\"}]}", "field 'messages[0]' has no role", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{}]}]}",
+       "field 'tool_calls'", NEAP_UNSUPPORTED},
+      {"{\"tools\": [{}], \"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "field 'tools'",
+       NEAP_UNSUPPORTED},
+      {"{\"prompt\": \"a\"}", "field 'completion' is missing or not a string", NEAP_BAD_FORMAT},
+      {"{\"prompt\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"completion\": [{\"role\": \"user\", "
+       "\"content\": "
+       "\"b\"}]}",
+       "no assistant turn", NEAP_BAD_FORMAT},
+      {"{\"instruction\": \"a\"}", "field 'output' is missing or not a string", NEAP_BAD_FORMAT},
+      {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"\"}", "field 'input' must be a string",
+       NEAP_BAD_FORMAT},
+      {"{\"instruction\": \"a\", \"system\": 1, \"output\": \"\"}",
+       "field 'system' is missing or not a string", NEAP_BAD_FORMAT},
+  };
+  static const char good[] = "{\"text\": \"a\"}\n";
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char all[1024], place[128];
+    struct chat_lines lines;
+    bool any;
+    snprintf(all, sizeof all, "%s%s\n%s", good, cases[i].line, good);
+    write_file(all, strlen(all));
+    ASSERT_OK(chat_lines_open(path, "\n", &lines));
+    ASSERT_OK(chat_lines_next(&lines, &any));
+    assert_int_equal(chat_lines_next(&lines, &any), cases[i].status);
+    snprintf(place, sizeof place, "%s: line 2", path);
+    assert_memory_equal(neap_error_message(), place, strlen(place));
+    if (strstr(neap_error_message(), cases[i].what) == NULL)
+      fail_msg("'%s' is not in: %s", cases[i].what, neap_error_message());
+    chat_lines_close(&lines);
+  }
+  struct chat_lines lines;
+  assert_int_equal(chat_lines_open("/nowhere/x.jsonl", "\n", &lines), NEAP_IO_FAILED);
+  chat_lines_close(&lines);
+}
+
+/* Lines of all lengths around those of the pieces that are read, passed over or read. */
+static void test_lengths(void **state) {
+  (void)state;
+  static const char head[] = "{\"text\": \"", tail[] = "\"}\n";
+  enum { LENGTHS = 5, MOST = 200000 };
+  static const size_t lengths[LENGTHS] = {0, (1 << 16) - sizeof head - sizeof tail, 1 << 16, MOST, 3};
+  char *all = calloc(1, 5 * MOST), *to = all;
+  assert_non_null(all);
+  for (int i = 0; i < LENGTHS; i++) {
+    to = stpcpy(to, head);
+    memset(to, 'a' + i, lengths[i]);
+    to = stpcpy(to + lengths[i], tail);
+  }
+  write_file(all, (size_t)(to - all));
+  free(all);
+  for (unsigned skipped = 0; skipped < 1U << LENGTHS; skipped++) {
+    struct chat_lines lines;
+    bool any;
+    ASSERT_OK(chat_lines_open(path, "\n", &lines));
+    for (int i = 0; i < LENGTHS; i++) {
+      ASSERT_OK(skipped >> i & 1 ? chat_lines_skip(&lines, &any) : chat_lines_next(&lines, &any));
+      assert_true(any && lines.line == i + 1);
+      if (skipped >> i & 1) continue;
+      assert_int_equal(lines.sample.text.length, lengths[i]);
+      for (size_t k = 0; k < lengths[i]; k++) assert_int_equal(lines.sample.text.content[k], 'a' + i);
+    }
+    ASSERT_OK(chat_lines_skip(&lines, &any));
+    assert_false(any);
+    chat_lines_close(&lines);
+  }
+}
+
+static void test_limit(void **state) {
+  (void)state;
+  struct chat_lines lines;
+  bool any;
+  static const char two[] = "{\"text\": \"a\"}\n{\"text\": \"ab\"}\n";
+  write_file(two, sizeof two - 1);
+  ASSERT_OK(chat_lines_open(path, "\n", &lines));
+  lines.limit = 13;
+  ASSERT_OK(chat_lines_next(&lines, &any));
+  assert_int_equal(chat_lines_next(&lines, &any), NEAP_TOO_LARGE);
+  assert_non_null(strstr(neap_error_message(), "line 2 has more than 13 bytes"));
+  chat_lines_close(&lines);
+}
+
+static void test_mark(void **state) {
+  (void)state;
+  struct chat_lines lines;
+  bool any;
+  static const char marked[] = "\xEF\xBB\xBF{\"text\": \"a\"}";
+  write_file(marked, sizeof marked - 1);
+  ASSERT_OK(chat_lines_open(path, "\n", &lines));
+  assert_true(lines.file.marked);
+  ASSERT_OK(chat_lines_next(&lines, &any));
+  assert_true(any);
+  chat_lines_close(&lines);
+  write_file("", 0);
+  ASSERT_OK(chat_lines_open(path, "\n", &lines));
+  ASSERT_OK(chat_lines_next(&lines, &any));
+  assert_false(any || lines.file.marked);
+  chat_lines_close(&lines);
+}
+
+int run_test_chat_lines(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_lengths), cmocka_unit_test(test_limit),
+                                     cmocka_unit_test(test_mark)};
+  snprintf(path, sizeof path, "/tmp/neap-chat-lines-%d.jsonl", (int)getpid());
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  unlink(path);
+  return failed;
+}

@@ -67,3 +67,37 @@ write_skipping() {
   echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"skipping\", \"tensors\": [$tensors],
     \"nodes\": [$nodes], \"outputs\": [12]}" >"$1"
 }
+
+# A language whose words stand one for another.
+make_pairs() { # make_pairs SPLIT LINES SEED: lines of 2 to 6 words in data/SPLIT.xx, their translations in data/SPLIT.yy
+  awk -v lines="$2" -v state="$3" -v source="data/$1.xx" -v target="data/$1.yy" '
+    function draw(n) { state = (state * 16807) % 2147483647; return int(state / 65536) % n }
+    BEGIN {
+      split("ka lo mi tu re so pa ne di vu", from)
+      split("cat dog sun sea man car hat pen box key", to)
+      for (i = 0; i < lines; i++) {
+        a = b = ""
+        for (k = 2 + draw(5); k > 0; k--) {
+          w = 1 + draw(10)
+          a = a (a == "" ? "" : " ") from[w]
+          b = b (b == "" ? "" : " ") to[w]
+        }
+        print a >source
+        print b >target
+      }
+    }'
+}
+
+# write_chain FILE LENGTH: a chain whose values have one size and whose nodes have one cost.
+write_chain() {
+  local id last=$((2 * $2)) tensors='{"name": "x", "bytes": 64, "role": "input"}' nodes='' inputs pass
+  for id in $(seq $last); do
+    tensors+=", {\"name\": \"t$id\", \"bytes\": 64000, \"role\": \"value\"}"
+    inputs=$((id - 1)) pass=forward
+    if [ "$id" -gt "$2" ]; then inputs+=", $((last - id + 1 == id - 1 ? 0 : last - id + 1))" pass=backward; fi
+    nodes+="${nodes:+,}{\"name\": \"n$id\", \"op\": \"f\", \"pass\": \"$pass\", \"cost\": 1, \"workspace\": 0,
+      \"inputs\": [$inputs], \"outputs\": [$id], \"updates\": [], \"inplace\": []}"
+  done
+  echo "{\"format\": \"neap-graph\", \"version\": 1, \"name\": \"chain\", \"tensors\": [$tensors],
+    \"nodes\": [$nodes], \"outputs\": [$last]}" >"$1"
+}

@@ -5,10 +5,11 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "effort.h"
 #include "run/give_up.h"
 #include "session_help.h"
 
-enum { TRIALS = 120, CLASSES = 10 };
+enum { MOST_TRIALS = 120, CLASSES = 10 };
 
 static volatile int stop;
 
@@ -55,17 +56,18 @@ static neap_status step_and_stop(neap_session *s, int64_t microseconds) {
 
 /* `early`: a step changes nothing at its beginning; else it may have to be finished always. */
 static void check(int32_t micro_batches, bool dynamic, bool early) {
+  const int trials = quick_pass() ? MOST_TRIALS / 4 : MOST_TRIALS;
   neap_graph *graph;
   neap_session *s = open_session(&graph, micro_batches, dynamic);
   const double begin = clock_seconds();
   ASSERT_OK(whole_step(s));
   const int64_t whole = (int64_t)(1e6 * (clock_seconds() - begin));
   int given_up = 0;
-  for (int i = 0; i < TRIALS; i++) {
+  for (int i = 0; i < trials; i++) {
     char was[65], is[65];
     ASSERT_OK(neap_session_digest(s, was));
     const uint64_t steps = session_steps(s);
-    const neap_status status = step_and_stop(s, whole * i / TRIALS);
+    const neap_status status = step_and_stop(s, whole * i / trials);
     ASSERT_OK(neap_session_digest(s, is));
     if (status == NEAP_OK) {
       assert_int_equal(session_steps(s), steps + 1);
@@ -99,6 +101,7 @@ static void test_sums_apart(void **state) {
 static void test_torn(void **state) {
   (void)state;
   const char *whole = "/tmp/neap-give-up-whole", *torn = "/tmp/neap-give-up-torn";
+  const int trials = quick_pass() ? MOST_TRIALS / 4 : MOST_TRIALS;
   neap_graph *graph;
   neap_session *s = open_session(&graph, 1, false);
   const double begin = clock_seconds();
@@ -108,9 +111,9 @@ static void test_torn(void **state) {
   ASSERT_OK(neap_session_save(s, whole));
   ASSERT_OK(neap_session_digest(s, was));
   session_may_tear(s, true);
-  for (int i = TRIALS; i > 0 && !session_is_torn(s); i--) {
+  for (int i = trials; i > 0 && !session_is_torn(s); i--) {
     ASSERT_OK(neap_session_load(s, whole));
-    const neap_status status = step_and_stop(s, most * i / TRIALS);
+    const neap_status status = step_and_stop(s, most * i / trials);
     assert_true(status == NEAP_OK || status == NEAP_INTERRUPTED);
   }
   if (session_is_torn(s)) assert_int_equal(neap_session_save(s, torn), NEAP_INVALID_ARGUMENT);

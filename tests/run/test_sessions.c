@@ -78,6 +78,7 @@ static void test_every_plan_gives_the_same_bits(void **state) {
     assert_true(feasible);
     neap_row row;
     for (int32_t p = 0; neap_planner_at(p, &row); p++) {
+      if (quick_pass() && (p + (int32_t)m) % 2 == 1) continue; /* each planner on every other model */
       int met = 0;
       for (int i = FIFTHS; i > (quick_pass() ? 2 : 0); i -= 2) {
         const struct run_result r = run_with(graph, row.name, budgets[i], &feasible);
@@ -90,7 +91,7 @@ static void test_every_plan_gives_the_same_bits(void **state) {
       if (strcmp(row.name, "neap") == 0) assert_true(met > 1);
     }
     const struct run_result least =
-        run_with(graph, sanitized() ? "evict" : "auto", NEAP_BUDGET_MIN, &feasible);
+        run_with(graph, quick_pass() ? "evict" : "auto", NEAP_BUDGET_MIN, &feasible);
     assert_true(feasible);
     assert_string_equal(least.digest, kept.digest);
     neap_graph_free(graph);

@@ -44,9 +44,8 @@ struct stage {
   const struct chain *chain;
   int32_t stage;        /* one stage of the class */
   struct region region; /* owns what the options point to */
-  neap_step
-      *step; /* node 0 makes the entering values; 1 .. forward: forward nodes; then the turn, which reads the
-                output boundary and makes its gradients; backward nodes; the last reads the leaving values */
+  neap_step *step; /* node 0: entering values; 1 .. forward: forward nodes; then the turn, which reads the
+                      output boundary and makes its gradients; backward nodes; last: leaving values */
   int32_t forward, backward; /* counts */
   uint64_t input_bytes;
   bool *held[STAGE_MODES]; /* by tensor of the small step */

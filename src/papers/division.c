@@ -79,7 +79,7 @@ static neap_status add_gap(struct divider *d, int32_t source, int32_t target, in
                                         .direct = has_edge(d->division->graph, source, target)});
 }
 
-/* Divides the set at vertices that all paths pass; *done is false if there is none. */
+/* Divides the set at vertices that all paths pass; *done is false if it finds no such vertex. */
 static neap_status divide_linearly(struct divider *d, int32_t index, const struct closed_set *set,
                                    bool *done) {
   int32_t source = set->source, begin = set->begin;

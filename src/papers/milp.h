@@ -27,7 +27,7 @@ neap_status milp_add_row(struct milp *milp, double lower, double upper);
 neap_status milp_add_term(struct milp *milp, int32_t column, double value);
 void milp_free(struct milp *milp);
 
-/* Returns NULL if there is a solver, or the reason why there is none. The first call loads it. */
+/* Returns NULL if there is a solver, or the reason why it is missing. The first call loads it. */
 const char *milp_missing(void);
 
 struct milp_limits {

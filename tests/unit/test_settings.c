@@ -235,8 +235,7 @@ static void test_use(void **state) {
     const char *model, *name, *text, *beside, *beside_text, *part; /* NULL: it is of use */
   } cases[] = {
       {"wrn-10-1", "beta1", "0.5", "optimizer", "adam", NULL},
-      {"wrn-10-1", "beta1", "0.5", "optimizer", "rmsprop",
-       "--beta1 only applies to --optimizer adamw, adam or lion"},
+      {"wrn-10-1", "beta1", "0.5", "optimizer", "rmsprop", "--beta1 only applies to --optimizer adamw, adam or lion"},
       {"wrn-10-1", "master", "true", "precision", "bf16", NULL},
       {"wrn-10-1", "master", "true", "allow", "f16", NULL},
       {"wrn-10-1", "master", "true", "seed", "2", "without --precision bf16 or f16 or --allow"},

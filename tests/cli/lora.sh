@@ -112,7 +112,7 @@ expect 0 "$neap" evaluate whole
 expect 2 "${run[@]}" --steps 1 --lora 4 --lora-layers gate_proj
 says "no linear layer that 'gate_proj' matches; its first linear weight is 'block1.qkv.weight'"
 expect 1 "${run[@]}" --steps 1 --lora 4 --sparse 0.5
-says "do not go with sparse parameters"
+says "cannot be combined with sparse parameters"
 expect 2 "${run[@]}" --steps 1 --lora-alpha 4
 says "--lora-alpha does nothing without --lora"
 expect 0 "$neap" plan --model llama-2x32x2x1 --length 16 --batch 4 --lora 4 --lora-layers all --budget max

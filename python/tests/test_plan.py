@@ -153,7 +153,7 @@ def test_budgets() -> None:
 
 def test_bad_arguments() -> None:
     step = random_step(1)
-    with pytest.raises(neap.InvalidArgument, match="no planner 'fastest'"):
+    with pytest.raises(neap.InvalidArgument, match="planner 'fastest' does not exist"):
         neap.plan(step, "max", "fastest")
     with pytest.raises(neap.InvalidArgument, match="seconds"):
         neap.plan(step, "max", seconds=-1)

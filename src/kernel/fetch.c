@@ -1,4 +1,4 @@
-/* What bringing parameters that are not whole in memory costs. */
+/* The costs of bringing parameters that are not in memory completely. */
 #include "kernel/kernel.h"
 
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter) {

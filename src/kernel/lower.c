@@ -32,8 +32,8 @@ struct lowering {
   VECTOR(struct memory_format) wanted; /* of its inputs */
 };
 
-/* Every size is a multiple of the alignment, so that what the planners add up is what the layout takes. No
- * overflow: graph_add_tensor left room. */
+/* Rounds a size up to the alignment, so that the planners' sums are what the layout takes. No overflow:
+ * graph_add_tensor left room. */
 static uint64_t round_up(uint64_t bytes) {
   return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
 }
@@ -72,7 +72,7 @@ static neap_status prepare(struct lowering *l, const struct neap_graph *graph, c
   return status;
 }
 
-/* A Reorder node: the tensor in the format `want`. */
+/* Adds a Reorder node, which gives the tensor in the format `want`. */
 static neap_status reorder(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct neap_graph *graph = l->to->graph;
   struct tensor tensor = graph->tensors.data[id];
@@ -97,8 +97,8 @@ static neap_status reorder(struct lowering *l, int32_t id, struct memory_format 
   return NEAP_OK;
 }
 
-/* A variable takes the format of its first reader. So does what lies as one (op_row.lies_as), where that has
- * room for its elements and no others. */
+/* Returns the format of a variable: that of its first reader. A tensor that follows a variable's format
+ * (op_row.lies_as) gets it too, if it has room for exactly its elements. */
 static struct memory_format first_format(struct lowering *l, int32_t id, struct memory_format want) {
   const struct tensor *tensor = &l->to->graph->tensors.data[id];
   const int32_t storage = graph_storage(l->to->graph, id), as = l->lies_as.data[storage];
@@ -108,7 +108,7 @@ static struct memory_format first_format(struct lowering *l, int32_t id, struct 
   return fills ? want : ROW_MAJOR;
 }
 
-/* The tensor in the format that a reader wants: itself, an earlier reordering, or a new one. */
+/* Gives the tensor in the format that a reader wants: itself, an earlier reordering, or a new one. */
 static neap_status provide(struct lowering *l, int32_t id, struct memory_format want, int32_t *out) {
   struct tensor tensor = l->to->graph->tensors.data[id];
   struct memory_format *have = format_of(l, id);
@@ -137,7 +137,7 @@ static neap_status provide(struct lowering *l, int32_t id, struct memory_format 
   return reorder(l, id, want, out);
 }
 
-/* The new id of a tensor of the old graph; views are made when first asked for. */
+/* Gives the new id of a tensor of the old graph; views are made when first asked for. */
 static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
   struct tensor tensor = l->from->tensors.data[old];
   if (l->map[old] < 0 && tensor.view_of >= 0 && l->map[tensor.view_of] >= 0) {
@@ -149,7 +149,7 @@ static neap_status mapped(struct lowering *l, int32_t old, int32_t *id) {
   return NEAP_OK;
 }
 
-/* An output of the current node. What lies in a variable lies there as that does. */
+/* Adds an output of the current node. One inside a variable takes the variable's format. */
 static neap_status add_output(struct lowering *l, const struct node *node, int32_t i,
                               struct memory_format format, int32_t *id) {
   struct tensor tensor = l->from->tensors.data[node->outputs[i]];
@@ -200,7 +200,7 @@ static neap_status lower_node(struct lowering *l, const struct node *node) {
 
 static bool is_resident(const struct tensor *t) { return t->role != NEAP_ROLE_VALUE && t->view_of < 0; }
 
-/* The format of a resident tensor in `like`; `*next` goes over its tensors. */
+/* Returns the format of a resident tensor in `like`; `*next` walks over its tensors. */
 static struct memory_format format_like(const struct lowered *like, const struct tensor *tensor,
                                         size_t *next) {
   struct memory_format format = tensor->role == NEAP_ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
@@ -214,8 +214,8 @@ static struct memory_format format_like(const struct lowered *like, const struct
   return format;
 }
 
-/* What nothing has read lies in row-major order, but the states of a parameter as that does: another program
- * updates them together. */
+/* Makes tensors without readers row-major. The states of a parameter take its format: another program updates
+ * them together. */
 static void choose_the_rest(struct lowering *l) {
   const struct tensor *tensors = l->to->graph->tensors.data;
   for (size_t t = 0; t < l->format.count; t++) {
@@ -248,7 +248,7 @@ static neap_status lower_graph(struct lowering *l, const struct lowered *like) {
 
 /* ---- The step ---- */
 
-/* Step tensors of the ids that are given. */
+/* Maps ids to step tensors, leaving out those that are not given. */
 static const int32_t *map_ids(struct region *region, const struct neap_graph *graph, const int32_t *map,
                               const int32_t *ids, int32_t count, int32_t *mapped_count) {
   int32_t *mapped_ids = region_alloc(region, (size_t)count, sizeof *mapped_ids);
@@ -258,14 +258,15 @@ static const int32_t *map_ids(struct region *region, const struct neap_graph *gr
   return mapped_ids;
 }
 
-/* Whether it makes a value in the bytes of a variable: a second run would add once more. */
+/* Returns true if the node makes a value in the bytes of a variable: a second run would add again. */
 static bool adds_to_variable(const struct neap_graph *graph, const struct node *node) {
   for (int32_t i = 0; i < node->output_count; i++)
     if (graph->tensors.data[node->outputs[i]].lies_in > 0) return true;
   return false;
 }
 
-/* A tensor that a node reads in two roles must not be overwritten by what one of them allows. */
+/* Returns true if a node reads the tensor in two roles: it must not be overwritten although one of them
+ * allows it. */
 static bool read_twice(const struct neap_graph *graph, const struct node *node, int32_t input) {
   for (int32_t i = 0; i < node->input_count; i++)
     if (i != input && node->inputs[i] != NO_TENSOR &&
@@ -274,14 +275,14 @@ static bool read_twice(const struct neap_graph *graph, const struct node *node, 
   return false;
 }
 
-/* What is broadcast is read again for elements behind those that are made: sizes that are padded to be equal
- * do not make room for them. */
+/* Returns true if an input is broadcast: its elements are read again after others are made, and padding to an
+ * equal size does not change that. */
 static bool is_smaller(const struct neap_graph *graph, const struct node *node, struct inplace_pair pair) {
   const struct tensor *output = &graph->tensors.data[node->outputs[pair.output]];
   return node_input(graph, node, pair.input)->elements < output->elements;
 }
 
-/* The row's pairs that this node has, by position among the inputs that are given. */
+/* Returns the row's pairs that this node has, by position among its given inputs. */
 static struct inplace_pair *inplace_pairs(struct region *region, const struct neap_graph *graph,
                                           const struct node *node, int32_t *count) {
   const struct op_row *row = node_row(node);
@@ -299,14 +300,14 @@ static struct inplace_pair *inplace_pairs(struct region *region, const struct ne
   return own;
 }
 
-/* What a node also reads in the step, so that all ranks run together what they run together, in one order,
- * whatever their plans; NO_TENSOR: nothing. */
+/* An additional input of a node in the step, so that all ranks run their common nodes in one order, whatever
+ * their plans; NO_TENSOR: none. */
 struct order {
   int32_t earlier; /* what such a node has made, which comes before this one */
   int32_t later;   /* what such a node updates, which therefore comes behind this one */
 };
 
-/* `orders` [nodes]. Nodes that only make something, as sums of squares do, stand before those that update. */
+/* Fills `orders` [nodes]. Nodes without updates, such as sums of squares, come before those that update. */
 static void order_ranks(const struct neap_graph *graph, struct order *orders) {
   int32_t made = NO_TENSOR, updated = NO_TENSOR;
   size_t first_update = graph->nodes.count;
@@ -372,7 +373,8 @@ static void add_step_output(struct neap_step *draft, int32_t *outputs, int32_t t
   outputs[draft->output_count++] = tensor;
 }
 
-/* Loss, right answers and norm; and, where they are kept, the named outputs that are no resident tensors. */
+/* Lists the step's outputs: loss, right answers and norm and, if kept, the named outputs that are not
+ * resident. */
 static neap_status step_outputs(struct lowering *l, struct region *region, const int32_t *map,
                                 struct neap_step *draft) {
   const struct neap_graph *graph = l->to->graph;
@@ -390,7 +392,7 @@ static neap_status step_outputs(struct lowering *l, struct region *region, const
   return NEAP_OK;
 }
 
-/* What ranks share of each node, once all formats are known. */
+/* Prepares what ranks share of each node, once all formats are known. */
 static neap_status prepare_ranks(struct lowering *l) {
   struct lowered *to = l->to;
   if (l->options->ranks <= 1) return NEAP_OK;
@@ -440,7 +442,7 @@ static neap_status make_step(struct lowering *l) {
   return status;
 }
 
-/* ---- The whole ---- */
+/* ---- All of lowering ---- */
 
 void lowered_free(struct lowered *lowered) {
   if (lowered == NULL) return;

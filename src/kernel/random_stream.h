@@ -1,4 +1,4 @@
-/* Which random stream a random operator draws from, the same in every backend. */
+/* The random stream of each random operator, the same in every backend. */
 #ifndef NEAP_KERNEL_RANDOM_STREAM_H
 #define NEAP_KERNEL_RANDOM_STREAM_H
 
@@ -6,13 +6,13 @@
 
 #include "op/op.h"
 
-/* 2^20 streams a step: a stream never meets another of the same seed. */
+/* Returns one of the 2^20 streams of a step: no two steps with one seed share a stream. */
 static inline uint64_t random_stream(uint64_t step, int32_t stream) {
   return step << 20 | (uint64_t)(uint32_t)stream;
 }
 
-/* The stream that an update rounds by, where what it changes has 16 bits; -1: no update. These numbers stay
- * when operators are added: by others, runs would have other bits, and those that go on another end. */
+/* Returns the stream that an update rounds 16-bit variables by; -1: not an update. These numbers must not
+ * change when operators are added: runs would get other bits, and continued runs another end. */
 static inline int32_t update_stream(int32_t op) {
   switch (op) {
   case OP_SGD:
@@ -38,8 +38,8 @@ static inline int32_t update_stream(int32_t op) {
   }
 }
 
-/* What tells the draws for one tensor from those for others: a hash of its name, which may come in pieces
- * (FNV-1a: Fowler, Noll and Vo 1991). The first piece goes with RANDOM_NO_NAME. */
+/* Distinguishes the draws for one tensor from those for others: a hash of its name, which may come in pieces
+ * (FNV-1a: Fowler, Noll and Vo 1991). Pass RANDOM_NO_NAME with the first piece. */
 #define RANDOM_NO_NAME 14695981039346656037u
 static inline uint64_t random_name(uint64_t hash, const char *piece) {
   for (; *piece != '\0'; piece++) hash = (hash ^ (unsigned char)*piece) * 1099511628211u;

@@ -31,7 +31,7 @@ int64_t share_most(int64_t whole, int ranks) {
   return most;
 }
 
-/* The least that is shared out: an element, or a block of a quantised type. */
+/* Returns the bytes of the smallest share: an element, or a block of a quantised type. */
 static uint64_t unit_bytes(const struct tensor *tensor) {
   return (uint64_t)dtype_rows[tensor->dtype].block_bytes;
 }
@@ -57,7 +57,7 @@ struct byte_share byte_share_of_rank(const struct backend *backend, const struct
 
 /* ---- Nodes ---- */
 
-/* The first operand of which a rank has a share only; NO_TENSOR: every operand is whole. */
+/* Returns the first operand of which a rank only has a share; NO_TENSOR: none. */
 static int32_t shared_operand(const struct neap_graph *graph, const struct node *node) {
   for (int32_t i = 0; i < node->input_count; i++)
     if (node->inputs[i] != NO_TENSOR && graph->tensors.data[node->inputs[i]].shares > 1)
@@ -70,7 +70,7 @@ bool ranks_share(const struct neap_graph *graph, const struct node *node) {
   return across == ACROSS_SHARE ? shared_operand(graph, node) != NO_TENSOR : across != ACROSS_NONE;
 }
 
-/* Whether every rank gets all of what a node makes of shares. */
+/* Returns true if every rank gets all of the result that a node makes from shares. */
 static bool makes_whole(const struct neap_graph *graph, const struct node *node) {
   return node->output_count > 0 && graph->tensors.data[node->outputs[0]].shares <= 1;
 }
@@ -87,7 +87,8 @@ bool ranks_meet(const struct neap_graph *graph, const struct node *node) {
   return makes_whole(graph, node);
 }
 
-/* Whether an input of a node is what this rank's micro-batch gave, and not a variable, which all have. */
+/* Returns true if an input of a node comes from this rank's micro-batch, and is not a variable, which all
+ * ranks have. */
 static bool is_own(const struct neap_graph *graph, const struct node *node, int32_t i) {
   return node->inputs[i] != NO_TENSOR &&
          graph->tensors.data[graph_storage(graph, node->inputs[i])].role == NEAP_ROLE_VALUE;
@@ -97,7 +98,7 @@ static uint64_t aligned(uint64_t bytes) {
   return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
 }
 
-/* Elements of a gradient that come from each rank at a time. */
+/* Returns how many elements of a gradient come from each rank at a time. */
 static int64_t chunk_of(int64_t whole, neap_dtype dtype, int ranks) {
   const int64_t most = share_most(whole, ranks),
                 room = RECEIVED / (int64_t)dtype_bytes(dtype, 1) / (ranks > 1 ? ranks - 1 : 1);
@@ -106,7 +107,8 @@ static int64_t chunk_of(int64_t whole, neap_dtype dtype, int ranks) {
 
 enum { GRADIENT = 1, SUM = 2 }; /* slots of Accumulate */
 
-/* What each rank hands round of a node that all run for each begins with the records of its micro-batch. */
+/* The data that each rank passes round, for a node that all run for each rank, begins with the records of its
+ * micro-batch. */
 enum { HEAD_BYTES = MEMORY_ALIGNMENT };
 
 struct rank_part ranks_prepare(const struct backend *backend, const struct neap_graph *graph,
@@ -134,7 +136,7 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
   return part;
 }
 
-/* ---- What is expected ---- */
+/* ---- Expected traffic ---- */
 
 static bool updates(const struct node *node, int32_t input) {
   for (int32_t i = 0; i < node->update_count; i++)
@@ -142,7 +144,7 @@ static bool updates(const struct node *node, int32_t input) {
   return false;
 }
 
-/* Whether a rank that has changed its share of an input gives it to all others. */
+/* Returns true if a rank that has changed its share of an input gives it to all others. */
 static bool is_gathered(const struct neap_graph *graph, const struct node *node, int32_t input) {
   return node->inputs[input] != NO_TENSOR && graph->tensors.data[node->inputs[input]].shares <= 1 &&
          updates(node, input);
@@ -211,7 +213,7 @@ neap_status ranks_open(const struct neap_collective *c, struct region *region, s
   return NEAP_OK;
 }
 
-/* The pieces to send, then those to receive. */
+/* Exchanges the pieces: those to send, then those to receive. */
 static neap_status exchange(struct ranks *ranks) {
   const struct neap_collective *c = ranks->collective;
   const double begin = clock_seconds();
@@ -224,7 +226,7 @@ static neap_status exchange(struct ranks *ranks) {
   return status;
 }
 
-/* `all`: ranks->sizes of each rank, one after another. */
+/* Gathers the parts of all ranks. `all`: ranks->sizes of each rank, one after another. */
 static neap_status gather(struct ranks *ranks, void *all) {
   const struct neap_collective *c = ranks->collective;
   const double begin = clock_seconds();
@@ -291,7 +293,7 @@ static neap_status fold(const struct running *r, struct share share, unsigned ch
   return NEAP_OK;
 }
 
-/* One chunk of every rank's share: it goes to its owner, who folds it. */
+/* Sums one chunk of every rank's share: the chunk goes to its owner, who folds it. */
 static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk) {
   struct ranks *ranks = r->context->ranks;
   const struct tensor *gradient = operand(r, GRADIENT);
@@ -323,8 +325,8 @@ static neap_status run_sum(const struct running *r) {
   return NEAP_OK;
 }
 
-/* Finds the values of a rank that lie from `place` on; copies them there, with what comes before them, where
- * they are this rank's. `given`: all inputs. */
+/* Finds the values of a rank from `place` on; for this rank, first copies them there, with the header before
+ * them. `given`: all inputs. */
 static void lay_out(const struct running *r, int32_t rank, unsigned char *place, void **given) {
   const bool own = rank == r->collective->rank;
   const int64_t batch = neap_graph_batch(r->lowered->graph);
@@ -341,8 +343,7 @@ static void lay_out(const struct running *r, int32_t rank, unsigned char *place,
   }
 }
 
-/* Gives every rank what ranks `first` to `end` - 1 hand round, `bytes` each, of which it has its own in
- * `all`. */
+/* Passes the data of ranks `first` to `end` - 1 to every rank, `bytes` each; a rank's own is in `all`. */
 static neap_status hand_round(const struct running *r, int32_t first, int32_t end, void *all,
                               uint64_t bytes) {
   struct ranks *ranks = r->context->ranks;
@@ -351,7 +352,7 @@ static neap_status hand_round(const struct running *r, int32_t first, int32_t en
   return gather(ranks, all);
 }
 
-/* The node once for each rank that has a micro-batch, with what that one gave, on every rank. */
+/* Runs the node on every rank, once for each rank that has a micro-batch, with that rank's values. */
 static neap_status run_whole(const struct running *r) {
   const int32_t active = r->context->ranks->active, own = r->collective->rank;
   const uint64_t bytes =
@@ -371,7 +372,7 @@ static neap_status run_whole(const struct running *r) {
   return NEAP_OK;
 }
 
-/* What an operand that has all elements has for this rank's share: it begins there. A scalar stays. */
+/* Returns the start of this rank's share in an operand that has all elements. A scalar stays. */
 static void *at_share(const struct running *r, int32_t i, void *data, struct share share) {
   const struct tensor *tensor = operand(r, i);
   if (tensor == NULL || tensor->shares > 1) return data;
@@ -395,7 +396,7 @@ static neap_status run_share(const struct running *r) {
   return NEAP_OK;
 }
 
-/* All of a parameter where the node makes it. */
+/* Gathers all of a parameter into the node's output. */
 static neap_status run_gather(const struct running *r) {
   const struct tensor *parameter = operand(r, 0);
   const uint64_t unit = unit_bytes(parameter);

@@ -15,8 +15,8 @@ static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* spreadsheets begin a fi
 
 static const char blanks[] = " \t";
 
-/* Cuts a line at its commas and the blanks around them, in place. How many fields it has; the first
- * FIELD_LIMIT are given. */
+/* Cuts a line in place at its commas and the blanks around them. Returns the number of fields; stores the
+ * first FIELD_LIMIT. */
 static int split(char *line, char **fields) {
   int count = 0;
   for (char *at = line; at != NULL; count++) {
@@ -50,7 +50,7 @@ static void close_csv(struct csv *csv) {
   free(csv->text);
 }
 
-/* The next line that is not blank, without its end. `*more`: there is one. */
+/* Reads the next line that is not blank, without its end. `*more`: there is one. */
 static neap_status next_line(struct csv *csv, bool *more) {
   for (*more = false; !*more;) {
     const ssize_t length = getline(&csv->text, &csv->capacity, csv->file);

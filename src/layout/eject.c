@@ -9,13 +9,13 @@
 #include "base/vector.h"
 #include "step/tuning.h"
 
-/* Offsets at which a shape would meet its neighbour: strictly between the two. */
+/* The offsets, strictly between the two ends, at which a shape would overlap its neighbour. */
 struct range {
   int64_t lower, upper;
   int32_t neighbour;
 };
 
-/* Where a range begins or ends. */
+/* An end of a range. */
 struct edge {
   int64_t at;
   double weight; /* enters; below 0: leaves */
@@ -48,7 +48,7 @@ struct ejecting {
 
 enum { OUT = -1 };
 
-/* ---- Who lives at the same time ---- */
+/* ---- Finding the shapes that live at the same time ---- */
 
 static int compare_starts(const void *a, const void *b, void *context) {
   const struct ejecting *e = context;
@@ -57,7 +57,8 @@ static int compare_starts(const void *a, const void *b, void *context) {
   return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
 }
 
-/* A mark wherever as many began since the last one as lived there: both parts of a query stay alike long. */
+/* Makes marks: one whenever as many shapes began since the last mark as lived there, so both parts of a query
+ * take about equally long. */
 static neap_status make_marks(struct ejecting *e) {
   enum { LEAST = 16 };
   VECTOR(int32_t) now = {0};
@@ -87,7 +88,7 @@ static neap_status make_marks(struct ejecting *e) {
 
 /* ---- Ranges ---- */
 
-/* Edges are of use from 0 to the highest offset only. */
+/* Adds a range; only edges from 0 to the highest offset matter. */
 static neap_status add_range(struct ejecting *e, int64_t lower, int64_t upper, int64_t highest,
                              int32_t neighbour) {
   if (lower >= upper || lower >= highest || upper <= 0) return NEAP_OK;
@@ -143,12 +144,12 @@ static neap_status find_ranges(struct ejecting *e, int32_t i) {
 
 /* ---- A step ---- */
 
-/* Open ranges: what ends makes room first. */
+/* Compares the edges of open ranges: an end comes before a beginning. */
 static bool edge_before(const struct edge *a, const struct edge *b) {
   return a->at != b->at ? a->at < b->at : a->weight <= 0 && b->weight > 0;
 }
 
-/* Shell's sort. */
+/* Sorts with Shell's sort. */
 static void sort_edges(struct edge *edges, size_t count) {
   size_t gap = 1;
   while (gap < count / 9) gap = 3 * gap + 1;
@@ -163,7 +164,8 @@ static void sort_edges(struct edge *edges, size_t count) {
 
 enum { BINS = 256 };
 
-/* From the bins of their offsets, where they are nearly in order: this is where the time goes. */
+/* Sorts edges from the bins of their offsets, where they are nearly in order; most of the time is spent
+ * here. */
 static neap_status order_edges(struct ejecting *e, int64_t highest) {
   size_t first[BINS + 1] = {0};
   const size_t count = e->edges.count;
@@ -178,7 +180,7 @@ static neap_status order_edges(struct ejecting *e, int64_t highest) {
   return NEAP_OK;
 }
 
-/* Where it displaces least; of several such places any. */
+/* Chooses the place that displaces least; among equal ones, any. */
 static neap_status choose_place(struct ejecting *e, int32_t i, int64_t *offset) {
   const int64_t highest = e->capacity - (int64_t)e->size[i];
   TRY(find_ranges(e, i));
@@ -210,7 +212,7 @@ static neap_status choose_place(struct ejecting *e, int32_t i, int64_t *offset) 
   return NEAP_OK;
 }
 
-/* Where one was displaced too often to go on so, all starts anew from where it stands. */
+/* Makes a displaced shape heavier. If one gets too heavy, all weights start anew. */
 static void grow_heavier(struct ejecting *e, int32_t i) {
   e->weight[i] *= EJECT_GROWTH;
   if (e->weight[i] <= e->bulk[i] * EJECT_HEAVIEST) return;
@@ -231,7 +233,7 @@ static neap_status settle(struct ejecting *e, int32_t i) {
   return NEAP_OK;
 }
 
-/* The bulkiest first. Where thousands are out, looking for it takes as long as the rest. */
+/* Takes the bulkiest shape that is out. If thousands are out, finding it takes as long as the rest. */
 static int32_t take_next(struct ejecting *e) {
   enum { LOOKS = 32 }; /* in the time of a neighbour */
   size_t chosen = 0;
@@ -279,8 +281,8 @@ static neap_status prepare(struct ejecting *e, struct region *region) {
   return make_marks(e);
 }
 
-/* Those of a stage join those before, who may lie elsewhere by now: only the first stage starts from offsets.
- */
+/* Runs a stage: its shapes join the earlier ones, which may have moved. Only the first stage starts from
+ * offsets. */
 static neap_status run_stage(struct ejecting *e, const int32_t *stage_of, int32_t stage,
                              const uint64_t *offsets) {
   for (int32_t i = 0; i < e->count; i++) {

@@ -27,7 +27,7 @@ static void undo(struct exact_search *x, size_t changes) {
   }
 }
 
-/* The top of a placed item where another one meets it; 0 where it does not, and the section. */
+/* Returns the top of a placed item if another one meets it, and the section; else 0. */
 static uint64_t top_below(const struct exact_search *x, const struct item *item, uint64_t offset,
                           const struct item *other, int32_t *section) {
   uint64_t top = 0;
@@ -41,7 +41,7 @@ static uint64_t top_below(const struct exact_search *x, const struct item *item,
   return top;
 }
 
-/* Pushes the list of a node's child: those that moved, up from the others, which keep their order. */
+/* Pushes the list of a node's child: the items that moved, merged into the others, which keep their order. */
 static neap_status push_list(struct exact_search *x, size_t kept, size_t moved) {
   TRY(vector_reserve(&x->lists, x->lists.count + kept + moved));
   for (size_t i = 1; i < moved; i++) { /* one span of a shape moves all alike: then this does nothing */
@@ -96,7 +96,7 @@ static neap_status push_part(struct exact_search *x, const struct frame *f, stru
   return NEAP_OK;
 }
 
-/* Pushes the child for the next option; what a node is when none is left. */
+/* Pushes the child for the next option; without one, sets the node's progress. */
 static neap_status descend(struct exact_search *x, struct frame *f, enum progress *progress) {
   struct frame child = {.lower = f->lower, .upper = f->upper};
   *progress = OPEN;
@@ -120,7 +120,7 @@ static neap_status descend(struct exact_search *x, struct frame *f, enum progres
   return vector_push(&x->frames, child);
 }
 
-/* What a child's end means for its parent: OPEN, where another option is to be tried. */
+/* Returns what a child's end means for its parent; OPEN: another option is to be tried. */
 static enum progress ascend(struct exact_search *x, struct frame *f, enum progress child,
                             const struct conflict *conflict) {
   if (f->split) {
@@ -145,7 +145,7 @@ static enum progress ascend(struct exact_search *x, struct frame *f, enum progre
   return OPEN;
 }
 
-/* From the bottom frame until it is decided. */
+/* Runs from the bottom frame until it is decided. */
 static neap_status run(struct exact_search *x, enum progress *progress) {
   for (;;) {
     TRY(stop_check());
@@ -164,7 +164,7 @@ static neap_status run(struct exact_search *x, enum progress *progress) {
 
 enum order { BY_SECTIONS, BY_AREA, BY_LOAD, BY_SIZE, BY_LENGTH, ORDERS };
 
-/* Ranks the items. Ties, and near ties in proportion to `noise`, fall as `random` has it. */
+/* Ranks the items. `random` breaks ties, and near ties in proportion to `noise`. */
 static void rank_items(struct exact_search *x, enum order order, const uint64_t *load, double noise,
                        uint32_t *random) {
   for (int32_t i = 0; i < x->sections->item_count; i++) {
@@ -178,7 +178,7 @@ static void rank_items(struct exact_search *x, enum order order, const uint64_t 
   }
 }
 
-/* One search from the start. */
+/* Searches once from the start. */
 static neap_status try_order(struct exact_search *x, enum progress *progress) {
   const int32_t count = x->sections->item_count;
   struct frame root = {.upper = x->sections->count, .list_count = (size_t)count};
@@ -196,8 +196,8 @@ static neap_status try_order(struct exact_search *x, enum progress *progress) {
 
 enum { AT_ONCE = 2 };
 
-/* Searches with orders that come one after the other. The second is only heard where the first does not
- * decide: it runs beside it where threads are free and it is worth one, and what comes out is the same. */
+/* Searches with two orders, one after the other. The second only counts if the first does not decide. It runs
+ * in parallel if a thread is free and the search is worth it; the result is the same. */
 struct tries {
   struct exact_search searches[AT_ONCE];
   enum progress progress[AT_ONCE];
@@ -222,7 +222,7 @@ static neap_status run_tries(struct tries *t) {
   return t->progress[0] != STOPPED ? ending_tell(&ended[0]) : status_of_tasks(ended, AT_ONCE);
 }
 
-/* All orders and rules in turn, with limits that double, until one of them decides: `*last`. */
+/* Tries all orders and rules in turn, with limits that double, until one of them decides: `*last`. */
 static neap_status try_orders(struct tries *t, const uint64_t *load, int64_t *work, int *last) {
   const struct sections *sections = t->searches[0].sections;
   uint32_t random = 2463534242u;

@@ -34,7 +34,7 @@ bool conflict_touches(const struct conflict *c, const struct sections *sections,
   return common != 0;
 }
 
-/* Of items that are alike, one whose like before it is not placed waits. */
+/* Returns true if the item waits: an equal item before it is not placed. */
 static bool waits(const struct exact_search *x, int32_t i) {
   const int32_t twin = item_of(x, i)->twin;
   return twin >= 0 && !x->placed[twin];
@@ -50,7 +50,8 @@ static void explain_load(const struct exact_search *x, struct frame *f, size_t l
   }
 }
 
-/* Adds a piece to the loads of its sections, which lie at the offset from now on; the largest of the sums. */
+/* Adds a piece to the loads of its sections, whose level becomes the offset; returns the largest of the
+ * sums. */
 static inline uint64_t add_piece(uint64_t *restrict load, uint64_t *restrict level, int32_t count,
                                  uint64_t size, uint64_t offset) {
   uint64_t most = 0;
@@ -64,7 +65,7 @@ static inline uint64_t add_piece(uint64_t *restrict load, uint64_t *restrict lev
 }
 
 /* Sums the loads of the window and finds its levels: offsets fall, so the last one is the section's level. In
- * each section, whatever lies no lower than some offset has to fit between it and the capacity: the place in
+ * each section, the items at or above an offset must fit between it and the capacity. Returns the place in
  * the list of the first that does not, or the list's length. */
 FOR_EACH_TARGET static size_t sum_loads(struct exact_search *x, const struct frame *f) {
   const int32_t *list = list_of(x, f);
@@ -97,8 +98,8 @@ static bool bound_loads(struct exact_search *x, struct frame *f) {
   return false;
 }
 
-/* Levels only rise. An item that fits below all of those it lies under could be lowered in whatever
- * follows: another branch has it there. */
+/* Returns true if an item could be lowered: it fits below all items above it. Levels only rise, so this holds
+ * in all that follows, and another branch has it there. */
 static bool is_dominated(const struct exact_search *x, struct frame *f) {
   for (size_t i = 0; i < f->list_count; i++) {
     const int32_t id = list_of(x, f)[i];
@@ -152,7 +153,7 @@ static void find_plateaus(struct exact_search *x, const struct frame *f) {
   }
 }
 
-/* Sums up, by section, how many items can lie on its niche's level. */
+/* Counts, by section, the items that can be on its niche's level. */
 static void count_options(struct exact_search *x, const struct frame *f) {
   memset(x->cover + f->lower, 0, (size_t)(f->upper - f->lower + 1) * sizeof *x->cover);
   for (size_t i = 0; i < f->list_count; i++) {
@@ -191,8 +192,8 @@ static void choose_section(struct exact_search *x, struct frame *f) {
   while (f->niche_upper < f->upper && x->plateau[f->niche_upper] == niche) f->niche_upper++;
 }
 
-/* Lists what can lie on the level in the chosen section. Where nothing does, the lowest item there lies on
- * another one: one that it waits for above the niche, or one beside the section. */
+/* Lists the items that can be on the level in the chosen section. If none is, the lowest item there is on
+ * another one: one that it waits for above the niche, or one next to the section. */
 static neap_status list_options(struct exact_search *x, struct frame *f) {
   const uint64_t room = x->capacity - f->level - x->load[f->section];
   uint64_t raised = UINT64_MAX;

@@ -8,13 +8,13 @@
 #include "base/vector.h"
 #include "layout/sections.h"
 
-/* The sections on whose contents a refutation rests. With more sections than bits, neighbours share one. */
+/* The sections on whose contents a refutation depends. With more sections than bits, neighbours share one. */
 enum { CONFLICT_WORDS = 4, CONFLICT_BITS = 64 * CONFLICT_WORDS };
 struct conflict {
   uint64_t bits[CONFLICT_WORDS];
 };
 
-/* What an item knew before a placement. */
+/* The state of an item before a placement. */
 struct change {
   int32_t item, witness;
   uint64_t offset, support;
@@ -23,10 +23,10 @@ struct change {
 enum { NOTHING = -1 };
 enum {
   LIST_LIMIT = 1 << 25
-}; /* entries of all lists on the way to a node: what would take more is given up */
+}; /* entries of all lists on the way to a node; a node that needs more is given up */
 
-/* A node: a window of time with what is not placed in it. Either it falls into parts that are solved one
- * after the other, or one section is chosen and its options are tried. */
+/* A node: a window of time with the items that are not placed in it. Either it falls into parts that are
+ * solved one after the other, or one section is chosen and its options are tried. */
 struct frame {
   int32_t lower, upper;    /* sections */
   size_t list, list_count; /* items not placed, by falling offset */
@@ -35,14 +35,14 @@ struct frame {
   size_t next;                  /* option to be tried */
   int32_t section, niche_lower, niche_upper;
   uint64_t level;  /* of the niche */
-  uint64_t raised; /* the least level when nothing lies on it in the section; UINT64_MAX: too high */
+  uint64_t raised; /* the least level if no item is on it in the section; UINT64_MAX: too high */
   int32_t tried;   /* item, or NOTHING */
   size_t changes;  /* to go back to */
   struct conflict conflict;
 };
 
-/* Which question comes first: the one with the fewest answers, or the lowest one unless another has a single
- * answer. */
+/* The question that comes first: the one with the fewest answers, or the lowest one unless another has a
+ * single answer. */
 enum rule { FEWEST_FIRST, LOWEST_FIRST, RULES };
 
 struct exact_search {
@@ -50,9 +50,9 @@ struct exact_search {
   uint64_t capacity;
   enum rule rule;
   int64_t work;
-  const atomic_bool *superseded; /* it stops where another thread says so; NULL: never */
-  /* by item: the lowest offset that placements and empty levels leave, which is its offset once placed; the
-   * section that holds it up; the same by placements alone; larger keys are tried earlier */
+  const atomic_bool *superseded; /* it stops if another thread sets this; NULL: never */
+  /* by item: the lowest offset that placements and empty levels allow, which is its offset once placed; the
+   * section that supports it; the same by placements alone; larger keys are tried earlier */
   uint64_t *offset, *support;
   int32_t *witness;
   bool *placed;
@@ -60,14 +60,14 @@ struct exact_search {
   /* by section, of the current window */
   uint64_t *load, *level;
   int32_t *cover, *plateau;
-  bool *low;             /* by plateau: the ones next to it are higher */
+  bool *low;             /* by plateau: both neighbours are higher */
   int32_t *kept, *moved; /* by item: lists in the making */
   VECTOR(int32_t) lists;
   VECTOR(struct change) trail;
   VECTOR(struct frame) frames;
 };
 
-/* What is known of a node. */
+/* The progress of a node. */
 enum progress { OPEN, FOUND, REFUTED, STOPPED };
 
 static inline const struct item *item_of(const struct exact_search *x, int32_t i) {
@@ -88,13 +88,14 @@ static inline bool meets(const struct item *item, int32_t lower, int32_t upper) 
 /* Adds the sections of `other`. */
 void conflict_join(struct conflict *c, const struct conflict *other);
 
-/* Whether a refutation rests on any of the sections [lower, upper). */
+/* Returns true if a refutation depends on any of the sections [lower, upper). */
 bool conflict_touches(const struct conflict *c, const struct sections *sections, int32_t lower,
                       int32_t upper);
 
-/* Looks at a node whose window and list are set. FOUND: nothing is left to place. REFUTED: `conflict` says on
- * what that rests. STOPPED: the work is used up, the lists get too long, or the search is superfluous. OPEN:
- * its options are set, and `conflict` holds what it takes to know that there are no others. */
+/* Examines a node whose window and list are set. FOUND: all items are placed. REFUTED: `conflict` says which
+ * sections that depends on. STOPPED: the work is used up, the lists get too long, or the search is
+ * superfluous. OPEN: its options are set, and `conflict` has the sections that prove that there are no
+ * others. */
 neap_status node_enter(struct exact_search *x, struct frame *f, enum progress *progress);
 
 #endif

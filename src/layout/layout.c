@@ -8,18 +8,18 @@
 #include "layout/stages.h"
 #include "step/tuning.h"
 
-/* Seconds at the most. */
+/* The limits for buffers: some seconds at most. */
 static const struct placement_limits FOR_BUFFERS = {
     .searched = 1500000000, .staged = 1500000000, .closing = 1500000000};
 
-/* The largest unit up to LAYOUT_ALIGNMENT, a power of two, that divides all sizes. */
+/* Returns the largest power of two up to LAYOUT_ALIGNMENT that divides all sizes. */
 static uint64_t alignment_of(const struct instance *instances, int32_t count) {
   uint64_t bits = LAYOUT_ALIGNMENT;
   for (int32_t i = 0; i < count; i++) bits |= instances[i].bytes;
   return bits & -bits;
 }
 
-/* The current instances, and how they become shapes. */
+/* The current instances, and the shapes that are made of them. */
 struct fitting {
   const struct instance *instances;
   int32_t count;
@@ -33,22 +33,24 @@ struct fitting {
   int32_t shape_count, span_count;
 };
 
-/* Of ejection (eject.h): since a plan lays out again and again, some hundredths of a second. Where the search
- * came as near as it could, which is not near, it hardly ever helps. */
+/* Returns the work of ejection (eject.h): some hundredths of a second, since a plan is laid out repeatedly.
+ * If the best of the search is not near the capacity, ejection hardly ever helps. */
 static int64_t work_for(const struct fitting *f, uint64_t capacity, uint64_t height) {
   const int64_t work = EJECT_WORK + (int64_t)f->count * EJECT_WORK_EACH;
   if (f->limits->effort >= LAYOUT_LARGE) return work * EJECT_LARGE;
   return f->limits->closest && height > capacity + capacity / EJECT_NEAR_SHARE ? work / EJECT_FAR_LESS : work;
 }
 
-/* Where the least is asked for, with effort: in proportion to the pairs, a second or two for thousands. */
+/* Returns the work if the least is asked for with effort: in proportion to the pairs, a second or two for
+ * thousands. */
 static int64_t work_for_least(const struct fitting *f) {
   const int64_t usual = work_for(f, 0, 0), pairs = (int64_t)f->count * f->count * EJECT_WORK_EACH_PAIR;
   if (f->limits->effort < LAYOUT_LARGE || pairs < usual) return usual;
   return pairs < EJECT_WORK_MOST ? pairs : EJECT_WORK_MOST;
 }
 
-/* An instance and those that take its bytes over, one after the other, are one shape with a span each. */
+/* Makes shapes: an instance and those that take its bytes over, one after the other, are one shape with a
+ * span each. */
 static void make_shapes(struct fitting *f) {
   f->shape_count = f->span_count = 0;
   for (int32_t i = 0; i < f->count; i++) f->next[i] = -1;
@@ -73,8 +75,8 @@ static void make_shapes(struct fitting *f) {
   }
 }
 
-/* What takes bytes over ties its offset to theirs, over the whole chain. Wherever both find room at once
- * below the bound, they need not. */
+/* Parts shapes. Taking bytes over ties all offsets of a chain together, which is not needed where both
+ * instances have room below the bound. */
 static neap_status part_shapes(struct fitting *f, struct region *region, uint64_t bound) {
   int64_t length = 0;
   for (int32_t i = 0; i < f->span_count; i++)
@@ -106,7 +108,7 @@ static void take_offsets(const struct fitting *f, const uint64_t *offsets, struc
   out->arena_bytes = highest;
 }
 
-/* By shape: where the current layout has it. */
+/* Gives the offset of each shape in the current layout. */
 static void give_offsets(const struct fitting *f, const struct layout *in_hand, uint64_t *offsets) {
   for (int32_t i = 0; i < f->count; i++) offsets[f->shape_of[i]] = in_hand->offsets[i];
 }
@@ -123,7 +125,7 @@ static struct packing packing_of(const struct fitting *f, const int32_t *heir_of
   return (struct packing){f->shapes, f->shape_count, f->spans, heir_of};
 }
 
-/* Takes over what ejection makes of the current layout within the capacity. */
+/* Ejects from the current layout and takes the result if it is within the capacity. */
 static neap_status eject(struct fitting *f, const struct packing *packing, uint64_t capacity, int64_t work,
                          uint64_t *offsets, struct layout *out) {
   bool found = false;
@@ -138,7 +140,7 @@ static uint64_t goal_of(const struct fitting *f, const struct layout *out) {
   return enough > out->live_bytes ? enough / f->alignment * f->alignment : out->live_bytes;
 }
 
-/* Places the shapes, now parted, the large ones apart, and takes that over where it is lower. */
+/* Places the parted shapes, the large ones separately, and takes the result if it is lower. */
 static neap_status place_parted(struct fitting *f, const struct packing *packing, uint64_t *offsets,
                                 struct layout *out) {
   struct placement_limits limits = limits_for(f);
@@ -150,7 +152,7 @@ static neap_status place_parted(struct fitting *f, const struct packing *packing
   return NEAP_OK;
 }
 
-/* Takes over what is found in stages, where that is not above `highest`. */
+/* Places in stages and takes the result if it is not above `highest`. */
 static neap_status place_staged(struct fitting *f, const struct packing *packing, enum staging staging,
                                 uint64_t threshold, int64_t work, uint64_t highest, uint64_t *offsets,
                                 struct layout *out) {
@@ -161,8 +163,8 @@ static neap_status place_staged(struct fitting *f, const struct packing *packing
   return NEAP_OK;
 }
 
-/* The usual effort has one threshold. Where the tightest shapes are not placed with it, they hardly are with
- * another. */
+/* Places the tightest shapes first. The usual effort tries one threshold: if it fails, others hardly ever
+ * help. */
 static neap_status place_tight_first(struct fitting *f, const struct packing *packing, uint64_t *offsets,
                                      struct layout *out) {
   static const uint64_t shares[] = {97, 95, 90};
@@ -174,7 +176,8 @@ static neap_status place_tight_first(struct fitting *f, const struct packing *pa
   return NEAP_OK;
 }
 
-/* What is not within the goal is not taken over. Plans get more expensive where it is, though it is lower. */
+/* Places large shapes first and takes the result only if it is within the goal: a lower one that is not would
+ * make plans more expensive. */
 static neap_status place_large_first(struct fitting *f, const struct packing *packing, uint64_t *offsets,
                                      struct layout *out) {
   const uint64_t goal = goal_of(f, out);
@@ -182,8 +185,8 @@ static neap_status place_large_first(struct fitting *f, const struct packing *pa
                       offsets, out);
 }
 
-/* Parts the shapes and mends the current layout, in which those of one shape still lie at one offset. Where
- * the least is asked for and not found, the gap is halved. */
+/* Parts the shapes and mends the current layout, in which the parts of a shape still share an offset. If the
+ * least is asked for and not found, halves the gap. */
 static neap_status mend(struct fitting *f, struct region *region, struct layout *out) {
   uint64_t *offsets = region_alloc(region, (size_t)f->count, sizeof *offsets);
   int32_t *heir_of = region_alloc(region, (size_t)f->count, sizeof *heir_of);
@@ -260,8 +263,8 @@ neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capa
                               neap_layout_result *result) {
   NEED(result);
   if (count > 0) NEED(buffers);
-  RETURN_IF(count < 0 || count > INT32_MAX / 4, NEAP_INVALID_ARGUMENT, "layout: %lld buffers are too many",
-            (long long)count);
+  RETURN_IF(count < 0 || count > INT32_MAX / 4, NEAP_INVALID_ARGUMENT,
+            "layout: got %lld buffers; the count must be 0 to 2^29 - 1", (long long)count);
   struct region region = {0};
   struct shape *shapes = region_alloc(&region, (size_t)count, sizeof *shapes);
   struct span *spans = region_alloc(&region, (size_t)count, sizeof *spans);

@@ -18,7 +18,7 @@ struct block {
   int64_t lower, upper;
 };
 
-/* Placed spans by rising offset: those that touch a part of the time. */
+/* Placed spans by rising offset that live in a part of the time. */
 struct shelf {
   VECTOR(struct block) blocks;
 };
@@ -39,7 +39,7 @@ static int bucket_of(const struct solver *s, int64_t position) {
   return (int)(((uint64_t)position - (uint64_t)s->start) / s->width);
 }
 
-/* The lowest offset from `offset` on at which the span meets nothing on the shelf. */
+/* Returns the lowest offset from `offset` on at which the span meets nothing on the shelf. */
 static uint64_t lowest_free(const struct shelf *shelf, const struct span *span, uint64_t offset) {
   for (size_t i = 0; i < shelf->blocks.count; i++) {
     const struct block *b = &shelf->blocks.data[i];
@@ -68,7 +68,7 @@ static neap_status put(struct shelf *shelf, struct block block) {
 
 static bool is_fixed(const struct solver *s, int32_t i) { return s->fixed != NULL && s->fixed[i]; }
 
-/* The same in all parts of the time that the span touches. */
+/* Does the same for all parts of the time in which the span lives. */
 static uint64_t lowest_free_in_all(const struct solver *s, const struct span *span, uint64_t offset) {
   const int first = bucket_of(s, span->lower), last = bucket_of(s, span->upper - 1);
   for (int b = first, agreed = 0; agreed <= last - first; b = b < last ? b + 1 : first) {
@@ -79,7 +79,7 @@ static uint64_t lowest_free_in_all(const struct solver *s, const struct span *sp
   return offset;
 }
 
-/* `fits`: whether the top is below 2^64. */
+/* Places a shape. `fits`: its top is below 2^64. */
 static neap_status place(struct solver *s, int32_t i, bool *fits) {
   const struct shape *shape = &s->packing->shapes[i];
   uint64_t offset = is_fixed(s, i) ? s->offset[i] : 0;
@@ -107,7 +107,7 @@ static neap_status place(struct solver *s, int32_t i, bool *fits) {
   return NEAP_OK;
 }
 
-/* `height`: UINT64_MAX where an offset gets too large. */
+/* Places shapes in the current order. `height`: UINT64_MAX if an offset gets too large. */
 static neap_status place_in_order(struct solver *s, uint64_t *height) {
   for (int b = 0; b < s->buckets; b++) s->bucket[b].blocks.count = 0;
   *height = 0;

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* A position at which something begins or ends, and the section from there on. */
+/* A position at which a span begins or ends, and the section from there on. */
 struct point {
   int64_t at;
   bool begins, ends, opens;
@@ -20,7 +20,7 @@ static const struct point *find_point(const struct point *points, size_t count, 
   return bsearch(&key, points, count, sizeof *points, compare_points);
 }
 
-/* Sorts the points, makes one of those at the same position and numbers the sections. */
+/* Sorts the points, merges those at the same position and numbers the sections. */
 static size_t number_sections(struct point *points, size_t count, int32_t *sections) {
   size_t kept = 0;
   qsort(points, count, sizeof *points, compare_points);

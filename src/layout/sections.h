@@ -1,4 +1,4 @@
-/* Time as the exact search sees it: sections in which the same shapes live. */
+/* Time for the exact search: sections in which the same shapes live. */
 #ifndef NEAP_LAYOUT_SECTIONS_H
 #define NEAP_LAYOUT_SECTIONS_H
 
@@ -12,7 +12,7 @@ struct piece {
   uint64_t size;
 };
 
-/* A shape that has bytes at all: pieces that follow each other in time without a gap. */
+/* A shape with bytes: pieces that follow each other in time without a gap. */
 struct item {
   int32_t shape;
   int32_t first, count; /* pieces */
@@ -23,19 +23,19 @@ struct item {
 };
 
 struct sections {
-  int32_t count; /* sections: any set of shapes that live at one position lives in one of them */
+  int32_t count; /* sections: shapes that live at one position all live in one of them */
   int32_t shape_count, item_count;
   struct item *items;
   struct piece *pieces;
   int64_t covered; /* sections of each item, added up */
 };
 
-/* Cuts time just before a beginning that follows an end: what lives at any other position is part of what
- * lives in one of these sections. Where a shape has no bytes between two spans it keeps its sections, with a
+/* Cuts time just before a beginning that follows an end: the shapes that live at any other position are among
+ * those of one of these sections. If a shape has no bytes between two spans it keeps its sections, with a
  * size of 0. The arrays belong to the region. */
 neap_status sections_make(const struct packing *packing, struct region *region, struct sections *out);
 
-/* By section: the sum of sizes, which must not overflow. The array belongs to the region. */
+/* Gives the sum of sizes in each section, which must not overflow. The array belongs to the region. */
 neap_status sections_load(const struct sections *sections, struct region *region, uint64_t **load);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is placed: shapes in time and space. */
+/* The shapes to place, in time and space. */
 #ifndef NEAP_LAYOUT_SHAPE_H
 #define NEAP_LAYOUT_SHAPE_H
 
@@ -15,7 +15,7 @@ struct shape {
   int32_t first, count; /* spans */
 };
 
-/* What is to be placed. */
+/* The shapes to place. */
 struct packing {
   const struct shape *shapes; /* their spans follow each other in the list */
   int32_t count;
@@ -25,7 +25,7 @@ struct packing {
                              NULL: none at all */
 };
 
-/* Of the largest of its spans. */
+/* Returns the size of the largest of its spans. */
 static inline uint64_t shape_size(const struct shape *shape, const struct span *spans) {
   uint64_t size = 0;
   for (int32_t k = shape->first; k < shape->first + shape->count; k++)
@@ -33,7 +33,7 @@ static inline uint64_t shape_size(const struct shape *shape, const struct span *
   return size;
 }
 
-/* Of all shapes. */
+/* Returns the number of spans of all shapes. */
 static inline int32_t span_count(const struct packing *packing) {
   if (packing->count == 0) return 0;
   const struct shape *last = &packing->shapes[packing->count - 1];

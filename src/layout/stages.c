@@ -18,14 +18,14 @@ static uint64_t height_of(const struct packing *packing, const uint64_t *offsets
   return height;
 }
 
-/* ---- What a stage is chosen by ---- */
+/* ---- Keys by which stages are chosen ---- */
 
 static neap_status find_sizes(const struct packing *packing, uint64_t *keys) {
   for (int32_t i = 0; i < packing->count; i++) keys[i] = shape_size(&packing->shapes[i], packing->spans);
   return NEAP_OK;
 }
 
-/* By shape: the most that lives at a position that it lives at. */
+/* Sets each shape's key to the most bytes that live at a position of its life. */
 static neap_status find_live(const struct packing *packing, uint64_t *keys) {
   struct region region = {0};
   struct sections sections;
@@ -59,7 +59,8 @@ struct stages {
   uint64_t *first_offsets; /* by shape of the first stage */
 };
 
-/* The attempts rise from the live bytes of the first stage to the capacity. A low one leaves more on top. */
+/* Searches for the first stage. The attempts' capacities rise from its live bytes to the real one; a low one
+ * leaves more room on top. */
 static neap_status search_first(struct stages *s, int attempt, int64_t *work, uint64_t *height) {
   struct region region = {0};
   struct sections sections;
@@ -83,7 +84,7 @@ static neap_status eject_first(struct stages *s, int attempt, int64_t *work, uin
   return NEAP_OK;
 }
 
-/* As if the first stage were all; then by ejection from what that found. */
+/* Places the first stage as if it were all; then by ejection from the result. */
 static neap_status solve_first(struct stages *s, int attempt, int64_t *work, uint64_t *height) {
   const struct placement_limits limits = {
       .enough = s->capacity, .searched = TIGHT_SEARCHED, .staged = LAYOUT_STAGED};
@@ -95,7 +96,7 @@ static neap_status solve_first(struct stages *s, int attempt, int64_t *work, uin
 
 /* ---- The table ---- */
 
-/* What is done where the others do not fit around the first stage. */
+/* How to mend if the others do not fit around the first stage. */
 enum mending {
   NOT_MENDED,
   AS_THEY_LIE, /* ejection starts from all of them */
@@ -118,7 +119,7 @@ static const struct staging_row rows[STAGINGS] = {
 
 /* ---- Stages ---- */
 
-/* Room for a first stage of any size. */
+/* Allocates a first stage of any size. */
 static neap_status prepare_stages(struct stages *s, struct region *region) {
   const size_t count = (size_t)s->all->count;
   s->keys = region_alloc(region, count, sizeof *s->keys);
@@ -137,7 +138,8 @@ static neap_status prepare_stages(struct stages *s, struct region *region) {
   return NEAP_OK;
 }
 
-/* What has at least the threshold goes first. Equal shares of the keys below it are the later stages. */
+/* Puts shapes whose key is at least the threshold into the first stage. The later stages are equal shares of
+ * the keys below it. */
 static void choose_first(struct stages *s, uint64_t threshold, const uint64_t *offsets) {
   const struct packing *all = s->all;
   const uint64_t width = threshold / LATER_STAGES + 1;
@@ -161,7 +163,7 @@ static void choose_first(struct stages *s, uint64_t threshold, const uint64_t *o
   s->first = (struct packing){s->shapes, chosen, s->spans, s->heir_of};
 }
 
-/* Around the first stage, which stands. */
+/* Places the others around the first stage, which is fixed. */
 static neap_status place_others(struct stages *s, enum mending mending, int64_t *work, uint64_t *height) {
   bool found = false;
   for (int32_t i = 0; i < s->all->count; i++) s->offsets[i] = UINT64_MAX;
@@ -174,7 +176,7 @@ static neap_status place_others(struct stages *s, enum mending mending, int64_t 
   return NEAP_OK;
 }
 
-/* Takes over the lowest of what the attempts reach. */
+/* Takes the lowest result of the attempts. */
 static neap_status place_stages(struct stages *s, const struct staging_row *row, int64_t *work,
                                 uint64_t *offsets, uint64_t *height) {
   const int64_t given = *work / row->attempts;
@@ -232,7 +234,7 @@ static void keep_lower(struct placing *p, uint64_t height) {
   memcpy(p->best, p->tried, (size_t)p->packing->count * sizeof *p->best);
 }
 
-/* Searches within a capacity and takes over what is found or proven. `work` falls by what was used. */
+/* Searches within a capacity and takes a placement or a proof. `work` falls by the work used. */
 static neap_status try_capacity(struct placing *p, uint64_t capacity, int64_t *work) {
   enum search_outcome outcome;
   TRY(search_placement(&p->sections, capacity, work, p->tried, &outcome));
@@ -241,7 +243,7 @@ static neap_status try_capacity(struct placing *p, uint64_t capacity, int64_t *w
   return NEAP_OK;
 }
 
-/* What is at least a share of the goal goes first, with smaller and smaller shares: each gets half of the
+/* Places shapes of at least a share of the goal first, with smaller and smaller shares; each gets half of the
  * work that is left. */
 static neap_status try_stages(struct placing *p, uint64_t goal, int64_t work) {
   int32_t before = 0;
@@ -261,7 +263,7 @@ static neap_status try_stages(struct placing *p, uint64_t goal, int64_t work) {
   return NEAP_OK;
 }
 
-/* Halves the gap between what is not found and what is. */
+/* Halves the gap between the capacity that is not reached and the one that is. */
 static neap_status close_gap(struct placing *p, uint64_t missed, int64_t work) {
   const int64_t share = work / CLOSE_SHARES + 1;
   while (work > 0 && p->result->height - missed > p->unit) {

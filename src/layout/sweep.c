@@ -6,14 +6,14 @@
 
 #include "base/vector.h"
 
-/* A shape or a span begins or ends. */
+/* The beginning or end of a shape or span. */
 struct event {
   int64_t at;
   int32_t index;
   bool begins;
 };
 
-/* Half-open: what ends makes room first. */
+/* Compares events; spans are half-open, so an end comes before a beginning. */
 static int compare_events(const void *a, const void *b) {
   const struct event *x = a, *y = b;
   if (x->at != y->at) return x->at < y->at ? -1 : 1;
@@ -21,7 +21,7 @@ static int compare_events(const void *a, const void *b) {
   return (x->index > y->index) - (x->index < y->index);
 }
 
-/* ---- What lives at once ---- */
+/* ---- Live bytes ---- */
 
 static neap_status add_up(const struct span *spans, const struct event *events, size_t event_count,
                           uint64_t *most) {
@@ -61,12 +61,12 @@ struct hole {
   uint64_t begin, end;
 };
 
-/* What is free, by rising offset; the last hole has no end (UINT64_MAX). Neighbours do not touch. */
+/* The free ranges, by rising offset; the last one has no end (UINT64_MAX). Neighbours do not touch. */
 struct holes {
   VECTOR(struct hole) list;
 };
 
-/* 0 bytes lie at 0. False: there is no room below 2^64. */
+/* Takes the lowest free place; 0 bytes get offset 0. Returns false if there is no room below 2^64. */
 static bool take(struct holes *holes, uint64_t size, uint64_t *offset) {
   struct hole *list = holes->list.data;
   size_t i = 0;

@@ -8,7 +8,7 @@
 
 /* ---- Fields ---- */
 
-/* A field of config.json by one of its names, "a|b|object.c"; NULL: it has none, or it is null. */
+/* Finds a field of config.json by one of its names, "a|b|object.c"; NULL: it has none, or it is null. */
 static const json_t *find_in_config(const json_t *config, const char *names) {
   char name[64];
   while (*names != '\0') {
@@ -28,7 +28,7 @@ static const json_t *find_in_config(const json_t *config, const char *names) {
   return NULL;
 }
 
-/* A field by its names in config.json, and its key in a GGUF file behind the architecture (NULL: none). */
+/* A field's names in config.json, and its key in a GGUF file after the architecture (NULL: none). */
 struct key {
   const char *config, *gguf;
 };
@@ -81,7 +81,7 @@ static bool get_flag(const struct model_keys *keys, const char *name, bool usual
   return field == NULL ? usual : json_is_true(field);
 }
 
-/* ---- What every family has ---- */
+/* ---- Fields of every family ---- */
 
 static const struct field_row {
   struct key key;
@@ -126,7 +126,7 @@ static neap_status read_sizes(const struct model_keys *keys, struct transformer 
   return NEAP_OK;
 }
 
-/* The first of an activation is what it is called in config.json. */
+/* Names of activations; the first of each activation is the one written to config.json. */
 static const struct {
   const char *name;
   enum activation activation;
@@ -135,7 +135,7 @@ static const struct {
                    {"gelu_new", ACTIVATION_GELU_TANH}, {"relu", ACTIVATION_RELU}};
 enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
-/* The activation that the file names; families that name none have their own. */
+/* Reads the activation that the file names; a family without such a field has its own. */
 static neap_status read_activation(const struct model_keys *keys, struct transformer *t) {
   const char *name = get_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
   if (name == NULL) return NEAP_OK;
@@ -155,9 +155,8 @@ static float real_or(const struct model_keys *keys, struct key key, float usual)
   return get_real(keys, key, &value) ? (float)value : usual;
 }
 
-/* How far rotary positions reach: config.json has it under one of two names, and in one of them the base,
- * too.
- */
+/* Reads the reach of rotary positions: config.json has it under one of two names, and the base may be in the
+ * same object. */
 static neap_status read_rotary(const struct model_keys *keys, struct transformer *t) {
   int64_t turned;
   const float share =
@@ -203,14 +202,14 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
   return NEAP_OK;
 }
 
-/* The side of an image, or [height, width], of config.json; 0: it has none. */
+/* Returns the side of an image, or an element of [height, width], in config.json; 0: it has none. */
 static int64_t side_of(const json_t *config, const char *name, int of) {
   const json_t *field = find_in_config(config, name);
   if (json_is_array(field)) field = json_array_get(field, (size_t)of);
   return json_is_integer(field) ? json_integer_value(field) : 0;
 }
 
-/* Of a model of images: what it takes, and how many places that makes. */
+/* Reads the images of a model of images, and the number of their positions. */
 static neap_status read_image(const struct model_keys *keys, struct transformer *t, int64_t *context) {
   enum { SIDE_MOST = 4096, CHANNELS_MOST = 4 };
   t->image[0] = 3;
@@ -232,7 +231,7 @@ static neap_status read_image(const struct model_keys *keys, struct transformer 
 
 /* ---- Families ---- */
 
-/* Fails where a flag of config.json asks for what is not computed. */
+/* Fails if a flag of config.json asks for something that is not computed. */
 static neap_status need_flag(const struct model_keys *keys, const char *name, bool computed) {
   RETURN_IF(get_flag(keys, name, computed) != computed, NEAP_UNSUPPORTED,
             "%s: config.json: '%s' is %s; only %s is supported", keys->path, name,
@@ -248,7 +247,7 @@ static void set_llama_biases(const struct model_keys *keys, struct transformer *
     t->parts[part].bias = get_flag(keys, "mlp_bias", false);
 }
 
-/* All layers have the window. */
+/* Gives all layers the window. */
 static neap_status settle_window(const struct model_keys *keys, struct transformer *t) {
   static const struct key window_key = {"sliding_window", "attention.sliding_window"};
   char name[128];
@@ -270,7 +269,7 @@ static neap_status settle_mistral(const struct model_keys *keys, struct transfor
   return settle_window(keys, t);
 }
 
-/* Only some layers would have the window. */
+/* Fails if only some layers have the window. */
 static neap_status settle_qwen(const struct model_keys *keys, struct transformer *t) {
   (void)t;
   TRY(need_flag(keys, "attention_bias", false));
@@ -297,7 +296,7 @@ static neap_status settle_bert(const struct model_keys *keys, struct transformer
   return need_flag(keys, "tie_word_embeddings", true);
 }
 
-/* A cap of config.json or a GGUF file; 0 where config.json has null. */
+/* Reads a cap from config.json or a GGUF file; 0 if config.json has null. */
 static neap_status read_cap(const struct model_keys *keys, struct key key, float usual, float *cap) {
   char name[128];
   const bool null = keys->config != NULL && json_is_null(json_object_get(keys->config, key.config));
@@ -307,7 +306,7 @@ static neap_status read_cap(const struct model_keys *keys, struct key key, float
   return NEAP_OK;
 }
 
-/* The window is of every other block, which the names of their kinds may say. */
+/* Checks that every other block has the window, if the file names their kinds. */
 static neap_status check_layer_types(const struct model_keys *keys, const struct transformer *t) {
   const json_t *types = keys->config != NULL ? find_in_config(keys->config, "layer_types") : NULL;
   for (int64_t i = 0; types != NULL && i < t->layers; i++) {
@@ -320,8 +319,8 @@ static neap_status check_layer_types(const struct model_keys *keys, const struct
   return NEAP_OK;
 }
 
-/* Gemma 2's scores are divided by the root of this. A GGUF file does not say it: it is the width of a head,
- * but in the largest model. */
+/* Returns the number by whose root Gemma 2's scores are divided. A GGUF file does not have it: it is the
+ * width of a head, except in the largest model. */
 static int64_t gguf_scalar(const struct transformer *t) {
   enum { LARGEST = 46 }; /* layers of 27B */
   const int64_t by_width = t->width / t->heads;
@@ -357,7 +356,7 @@ static neap_status settle_gpt2(const struct model_keys *keys, struct transformer
   return need_flag(keys, "scale_attn_by_inverse_layer_idx", false);
 }
 
-/* The 350m has its norms behind the sums, and embeddings of another width. */
+/* Refuses the 350m, which has its norms after the sums, and embeddings of another width. */
 static neap_status settle_opt(const struct model_keys *keys, struct transformer *t) {
   int64_t width;
   RETURN_IF(get_integer(keys, (struct key){"word_embed_proj_dim", NULL}, &width) && width != t->width,
@@ -603,7 +602,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
 
 /* ---- Writing ---- */
 
-/* Of the names "a|b" the first, or with `short_keys` the one that begins with n_. */
+/* Gives the first of the names "a|b" or, with `short_keys`, the one that begins with n_. */
 static const char *written_key(const char *names, bool short_keys, char name[64]) {
   const char *from = names, *n = strstr(names, "n_");
   if (short_keys && n != NULL) from = n;
@@ -615,7 +614,7 @@ static bool set(json_t *config, const char *key, json_t *value) {
   return json_object_set_new(config, key, value) == 0;
 }
 
-/* A float as the shortest number of the same value. */
+/* Returns a float as the shortest number of the same value. */
 static json_t *float_json(float value) {
   char text[32];
   for (int digits = 1; digits <= 9; digits++) {
@@ -653,7 +652,7 @@ static bool set_rotary(const struct transformer *t, json_t *config) {
                        "original_max_position_embeddings", (json_int_t)s->places));
 }
 
-/* What Gemma 2 has beyond others. */
+/* Writes the caps, which only Gemma 2 has. */
 static bool set_caps(const struct transformer *t, json_t *config) {
   const float scale = t->attention_scale;
   return set(config, "query_pre_attn_scalar", json_integer((json_int_t)lroundf(1 / (scale * scale)))) &&
@@ -694,7 +693,7 @@ struct writing {
   struct gguf_pairs *pairs;
 };
 
-/* Adds a pair, whose key stands behind the architecture. */
+/* Adds a pair, whose key follows the architecture. */
 static neap_status add_pair(const struct writing *w, const char *key, struct gguf_pair pair) {
   pair.key = region_format(w->region, "%s.%s", w->architecture, key);
   RETURN_IF(pair.key == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the pairs of a GGUF file");

@@ -43,7 +43,7 @@ static bool copy_bytes(FILE *file, const void *context) {
   return !ferror(source);
 }
 
-/* Copies a file of the base, where it has it. */
+/* Copies a file of the base, if it exists. */
 static neap_status copy_file(struct language_exporting *x, const char *folder, const char *name) {
   struct region *region = &x->model.region;
   const char *from = region_format(region, "%s/%s", x->model.path, name),
@@ -69,7 +69,7 @@ static const char *torch_type(neap_dtype dtype) {
   return dtype == NEAP_F16 ? "float16" : dtype == NEAP_BF16 ? "bfloat16" : "float32";
 }
 
-/* The base's own, but for the type of the weights. */
+/* Returns the base's own config with the new type of the weights. */
 static json_t *copied_config(const struct language_exporting *x) {
   json_t *config = json_deep_copy(x->model.config);
   if (config != NULL) json_object_del(config, "quantization_config"); /* weights are written as numbers */
@@ -96,7 +96,7 @@ static json_t *described_config(const struct language_exporting *x, const struct
   return NULL;
 }
 
-/* What tokenizer_config.json says of the tokens and the chat template of a GGUF file. */
+/* Returns the tokens and the chat template of a GGUF file as tokenizer_config.json has them. */
 static json_t *tokenizer_config(const struct language_exporting *x, const struct token_vocabulary *v) {
   const struct {
     const char *key;
@@ -183,7 +183,7 @@ static neap_status make_folder(const struct language_export *from, const char *f
   return from->replace ? NEAP_OK : check_empty(folder);
 }
 
-/* An index would come before the weights that were written. */
+/* Removes an index, which would be read instead of the new weights. */
 static neap_status remove_index(struct language_exporting *x, const char *folder) {
   const char *index = region_format(&x->model.region, "%s/model.safetensors.index.json", folder);
   RETURN_IF(index == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);

@@ -1,13 +1,13 @@
-/* Language models written as folders of Hugging Face. */
+/* Writes language models as folders of Hugging Face. */
 #ifndef NEAP_MODEL_LANGUAGE_EXPORT_H
 #define NEAP_MODEL_LANGUAGE_EXPORT_H
 
 #include "model/language_exporting.h"
 
-/* Writes a folder of Hugging Face: model.safetensors, config.json, and what the base says of tokens, texts
- * and conversations. Each file is written whole or not at all, config.json last; a folder that was made is
- * removed if the weights fail. It takes memory for the largest tensor twice. NEAP_INVALID_ARGUMENT: the
- * folder is not empty (without `replace`), or is the base. `*tensors`: that were written. */
+/* Writes a folder of Hugging Face: model.safetensors, config.json, and the base's files for tokens, texts and
+ * conversations. Each file is written completely or not at all, config.json last; a new folder is removed if
+ * the weights fail. Needs memory for the largest tensor twice. NEAP_INVALID_ARGUMENT: the folder is not empty
+ * (without `replace`), or is the base. `*tensors`: the number written. */
 neap_status language_export_folder(const struct language_export *from, const char *folder, int64_t *tensors);
 
 #endif

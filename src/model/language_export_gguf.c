@@ -21,7 +21,7 @@ static neap_status add(struct gguf_export *x, struct gguf_pair pair) {
 
 /* ---- Pairs ---- */
 
-/* The number that ggml has for a file whose matrices are mostly of that type. */
+/* Returns ggml's number for a file whose matrices mostly have this type. */
 static uint32_t file_type(neap_dtype dtype) {
   return dtype == NEAP_F16 ? 1 : dtype == NEAP_Q8_0 ? 7 : dtype == NEAP_BF16 ? 32 : 0;
 }
@@ -30,7 +30,7 @@ static bool begins_with(const char *text, const char *begin) {
   return strncmp(text, begin, strlen(begin)) == 0;
 }
 
-/* Those of the base, but for how its weights are stored. */
+/* Copies the pairs of the base, except those about the storage of its weights. */
 static neap_status copy_pairs(struct gguf_export *x) {
   const struct gguf *g = &x->base.model.gguf;
   for (int32_t i = 0; i < g->pair_count; i++) {
@@ -83,7 +83,7 @@ static neap_status add_vocabulary(struct gguf_export *x, const struct token_voca
   return add_ids(x, v);
 }
 
-/* What the folder is called, without slashes behind it. */
+/* Returns the name of the folder, without slashes at its end. */
 static const char *name_of(struct gguf_export *x) {
   const char *path = x->base.model.path;
   size_t end = strlen(path), begin;
@@ -119,7 +119,8 @@ static int64_t half_head(const struct transformer *t) {
   return (t->head_width > 0 ? t->head_width : t->width / t->heads) / 2;
 }
 
-/* As llama.cpp stores them: matrices small, the rest and tables of positions whole. */
+/* Returns the type of a tensor, as in llama.cpp: matrices small, other tensors and tables of positions in
+ * full. */
 static neap_dtype type_of(const struct language_export *from, const struct origin *o) {
   if (o->rank < 2 || o->part == PART_POSITION || o->part == PART_SEGMENT) return NEAP_F32;
   return o->dims[1] % dtype_rows[from->dtype].block_elements == 0 ? from->dtype : NEAP_F16;
@@ -148,7 +149,7 @@ static neap_status list_tensors(struct gguf_export *x) {
   return NEAP_OK;
 }
 
-/* Llama 3: what frequencies are divided by; those of a GGUF file as it has them. */
+/* Llama 3: reads the divisors of frequencies; from a GGUF file unchanged. */
 static neap_status read_factors(const struct language_model *m, float *data) {
   static const struct rotary_scaling none = {0};
   const struct transformer *t = &m->transformer;

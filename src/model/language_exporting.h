@@ -6,27 +6,26 @@
 #include "model/language_file.h"
 
 struct language_export {
-  const char *base; /* the folder or GGUF file that the model began with: its description and tokenizer */
-  neap_dtype dtype; /* that weights are written in: F32, F16, BF16, of GGUF Q8_0 too */
+  const char *base; /* the folder or GGUF file that the model began with, for its description and tokenizer */
+  neap_dtype dtype; /* of the written weights: F32, F16, BF16, in GGUF also Q8_0 */
   /* Changes a variable from its value in the base to its value now, [dims...]. */
   neap_status (*change)(void *context, const char *name, int rank, const int64_t *dims, float *data);
   void *context;
-  bool replace;                      /* a folder that has files is written to */
+  bool replace;                      /* write to a folder even if it has files */
   const neap_model_options *options; /* of the model; its head */
-  struct task_labels labels;         /* that config.json says of a classifier; none: as the base has it */
+  struct task_labels labels;         /* of a classifier, for config.json; none: those of the base */
 };
 
 struct language_exporting {
   const struct language_export *from;
   struct language_model model;
-  struct stored_form *forms; /* of the origins, in what is written */
+  struct stored_form *forms; /* of the origins, in the written form */
 };
 
-/* Opens the base; `folder`: what is written is one, else a GGUF file. Close the model, whatever the status.
- */
+/* Opens the base; `folder`: writes a folder, else a GGUF file. Close the model, whatever the status. */
 neap_status language_exporting_open(struct language_exporting *x, bool folder);
 
-/* Reads a variable as it is now, in the form of what is written. The context is the struct above. */
+/* Reads the current value of a variable, in the written form. The context is the struct above. */
 neap_status language_exporting_read(void *context, int32_t index, float *data);
 
 #endif

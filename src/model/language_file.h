@@ -1,5 +1,5 @@
-/* An open language model of a folder or a GGUF file (language_model.h), for those who read its weights and
- * for those who write such files: how each variable is stored in either form. */
+/* An open language model from a folder or a GGUF file (language_model.h), for readers of its weights and
+ * writers of such files: how each variable is stored in either form. */
 #ifndef NEAP_MODEL_LANGUAGE_FILE_H
 #define NEAP_MODEL_LANGUAGE_FILE_H
 
@@ -9,26 +9,26 @@
 #include "run/weight_files.h"
 #include "text/token_vocabulary.h"
 
-/* How a variable is stored, in a folder or in a GGUF file. */
+/* How a variable is stored in a folder or in a GGUF file. */
 struct stored_form {
   const char *name;
-  bool transposed;        /* [in, out] in place of [out, in] */
+  bool transposed;        /* [in, out] instead of [out, in] */
   int64_t permuted_heads; /* heads whose rows are in GGUF's order; 0: rows are in the variable's order */
-  float less;             /* variables are greater by this */
+  float less;             /* added to stored values to get the variable's */
 };
 
-/* A variable, and the tensor of the file that it begins with. */
+/* A variable, and the tensor of the file with its first value. */
 struct origin {
   const char *name; /* of the variable */
   enum part part;
   int64_t block;
   const char *suffix;                 /* "weight" or "bias" */
-  const struct weight_tensor *file;   /* of a folder */
-  const struct packed_weight *packed; /* of a folder: how it is packed in 4 bits; NULL: it is not */
-  int32_t tensor;                     /* of a GGUF file */
-  bool made;                          /* the file does not have it: it is of a new head */
+  const struct weight_tensor *file;   /* in a folder */
+  const struct packed_weight *packed; /* in a folder: packed in 4 bits; NULL: not packed */
+  int32_t tensor;                     /* in a GGUF file */
+  bool made;                          /* the file does not have it: it belongs to a new head */
   int rank;
-  int64_t dims[NEAP_MAX_RANK]; /* as the variable has them */
+  int64_t dims[NEAP_MAX_RANK]; /* of the variable */
   struct stored_form form;     /* in this file */
 };
 
@@ -39,7 +39,7 @@ struct language_model {
   struct weight_files weights;
   struct gguf gguf;
   const struct family *family;
-  struct language_head head; /* the file's; transformer has the one that is asked for */
+  struct language_head head; /* the file's; transformer has the one asked for */
   struct transformer transformer;
   int64_t context;
   struct origin *origins; /* by name */
@@ -48,56 +48,55 @@ struct language_model {
   struct direct_file *direct;  /* by file of the folder, or the GGUF file */
 };
 
-/* Reads all but the weights, and with `vocabulary` the tokens of a GGUF file too. Close with
+/* Reads everything except the weights; with `vocabulary` also the tokens of a GGUF file. Close with
  * language_file_close, whatever the status. */
 neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary);
 
-/* The same with the head that the options ask for. What the file does not have of a classifier is new. */
+/* The same with the head of the options. Parts of a classifier that the file does not have are new. */
 neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
                                   const neap_model_options *options);
 void language_file_close(struct language_model *m);
 
-/* From now on elements are read past the system's cache of pages. For one thread. */
+/* Makes later reads bypass the system's page cache. For one thread. */
 neap_status language_file_read_directly(struct language_model *m);
 
-/* The number of the variable's origin; -1: no variable has this name. */
+/* Returns the number of the variable's origin; -1: no variable has this name. */
 int32_t language_file_find(const struct language_model *m, const char *name);
 
 int64_t origin_elements(const struct origin *o);
 
-/* Bytes of the tensor that a variable's rows can be read from, some at a time; 0: it is new, packed in 4
- * bits, or not dense, and has no such rows. */
+/* Returns the bytes of the tensor if some of a variable's rows can be read from it at a time; 0 if it is new,
+ * packed in 4 bits, or not dense. */
 uint64_t language_file_bytes(const struct language_model *m, const struct origin *o);
 
-/* Reads a variable's first value, in the variable's shape and order; zeros where it is new. Of a transposed
- * one it allocates a copy, or a row of the file.
- */
+/* Reads a variable's first value, in the variable's shape and order; zeros if it is new. For a transposed one
+ * it allocates a copy, or a row of the file. */
 neap_status language_file_read(const struct language_model *m, const struct origin *o, float *data);
 neap_status language_file_read_rows(const struct language_model *m, const struct origin *o, int64_t first,
                                     int64_t rows, float *data);
 
-/* Reads the blocks of rows of a variable of a GGUF file, as they are, or of one that is packed in 4 bits. */
+/* Reads the blocks of rows of a variable, unchanged from a GGUF file, or from one that is packed in 4
+ * bits. */
 neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
                                       int64_t rows, void *blocks);
 
-/* How a variable is stored in a folder, or else in a GGUF file. The name is the model's. NEAP_UNSUPPORTED:
- * the form has no place for it; the message names it. */
+/* Gives the form of a variable in a folder, or else in a GGUF file. The name is the model's.
+ * NEAP_UNSUPPORTED: it cannot be stored so; the message names it. */
 neap_status language_file_form(struct language_model *m, const struct origin *o, bool folder,
                                struct stored_form *form);
 
-/* Brings a variable's value into a form, in place. It allocates a copy of what is transposed or permuted. */
+/* Converts a variable's value to a form, in place. Allocates a copy for transposed or permuted ones. */
 neap_status language_file_store(const struct language_model *m, const struct origin *o,
                                 const struct stored_form *form, float *data);
 
-/* The row of the file that a row of the variable is in. */
+/* Returns the row of the file that has a row of the variable. */
 int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row);
 
-/* What an open GGUF file says of its tokens; `v->tokens` is NULL where it has none. Arrays are the model's.
- */
+/* Gives the tokens of an open GGUF file; `v->tokens` is NULL if it has none. Arrays are the model's. */
 neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v);
 
-/* The chat template of a folder, and the file that it is in: chat_template.jinja, or a field of
- * tokenizer_config.json. Both are the region's; `*jinja` is NULL where the folder has no template. */
+/* Gives the chat template of a folder, and its file: chat_template.jinja, or a field of
+ * tokenizer_config.json. Both are the region's; `*jinja` is NULL if the folder has no template. */
 neap_status language_folder_template(const char *folder, struct region *region, const char **file,
                                      const char **jinja);
 

@@ -17,7 +17,8 @@ static const char *architecture_of(const json_t *config) {
   return name != NULL ? name : "";
 }
 
-/* The names of id2label, "0": "NAME" and so on; or "LABEL_0" and so on, as transformers has it. */
+/* Reads the names of id2label, "0": "NAME" and so on; without it they are "LABEL_0" and so on, as in
+ * transformers. */
 static neap_status read_names(const struct model_keys *keys, struct region *region,
                               struct task_labels *labels) {
   const json_t *names = json_object_get(keys->config, "id2label"),
@@ -58,7 +59,7 @@ static neap_status read_labels(const struct model_keys *keys, struct region *reg
 
 /* ---- Vectors of sentences ---- */
 
-/* The JSON of a file of the folder, for the caller to free; NULL: no such file. */
+/* Reads the JSON of a file in the folder, for the caller to free; NULL: no such file. */
 static neap_status read_file(const struct model_keys *keys, const char *name, struct region *region,
                              json_t **value) {
   json_error_t error;
@@ -140,7 +141,7 @@ static neap_status read_sentence(const struct model_keys *keys, struct region *r
 
 /* ---- Images ---- */
 
-/* A number, or one for each channel. `usual`: what they are without one. */
+/* Reads a number, or one for each channel; `usual` without them. */
 static neap_status take_channels(const char *path, const json_t *value, int64_t channels, double usual,
                                  double *numbers) {
   const bool list = json_is_array(value);
@@ -157,7 +158,7 @@ static neap_status take_channels(const char *path, const json_t *value, int64_t 
   return NEAP_OK;
 }
 
-/* (byte factor - mean) / deviation, as (byte - mean / factor) / (deviation / factor). */
+/* Turns (byte factor - mean) / deviation into (byte - mean / factor) / (deviation / factor). */
 static neap_status take_pixels(const char *path, const json_t *object, int64_t channels,
                                struct task_pixels *pixels) {
   const json_t *rescales = json_object_get(object, "do_rescale"),
@@ -191,7 +192,7 @@ neap_status language_head_pixels(const struct model_keys *keys, int64_t channels
   return status;
 }
 
-/* ---- Both ---- */
+/* ---- All heads ---- */
 
 static bool ends_with(const char *text, const char *end) {
   const size_t length = strlen(text), of = strlen(end);

@@ -14,7 +14,7 @@
 #include "text/text_file.h"
 #include "text/tokenizer_import.h"
 
-/* ---- What the file has ---- */
+/* ---- The contents of the file ---- */
 
 static bool is_folder(const char *path) {
   struct stat status;
@@ -28,8 +28,8 @@ bool language_model_is_folder(const char *path) {
   return length > 0 && (size_t)length < sizeof config && is_folder(path) && stat(config, &status) == 0;
 }
 
-/* The tensor of a folder by the name that a variable has; some files leave out the family's prefix.
- * NULL: the folder has no such tensor. */
+/* Finds the tensor of a folder for a variable's name; some files leave out the family's prefix. NULL: the
+ * folder has no such tensor. */
 static const struct weight_tensor *find_weight(const struct language_model *m, const char *name) {
   const char *prefix = m->family->prefix;
   const size_t length = prefix != NULL ? strlen(prefix) : 0;
@@ -66,7 +66,7 @@ static neap_status find_tensor(struct language_model *m, const char *name, struc
   return NEAP_OK;
 }
 
-/* The names that "OWNER.SUFFIX" has as a variable, and in a folder or a GGUF file. */
+/* Gives the name of "OWNER.SUFFIX" as a variable, and its name in a folder or a GGUF file. */
 static neap_status names_of(struct language_model *m, const struct origin *o, bool folder,
                             const char **variable, const char **in_file) {
   char owner[SEQUENCE_NAME], stored[SEQUENCE_NAME];
@@ -114,7 +114,7 @@ neap_status language_file_form(struct language_model *m, const struct origin *o,
   return NEAP_OK;
 }
 
-/* The shape of what a new head has. */
+/* Sets the shape of a new head's variable. */
 static void shape_made(const struct transformer *t, struct origin *o) {
   o->made = true;
   o->packed = NULL; /* that of another head */
@@ -123,8 +123,8 @@ static void shape_made(const struct transformer *t, struct origin *o) {
   o->dims[1] = t->width;
 }
 
-/* A pooler that the file does not have is new, and a classifier of another number of classes, or of another
- * task. */
+/* Returns true for a pooler that the file does not have, and for a classifier with another number of classes,
+ * or another task. */
 static bool is_new(const struct language_model *m, const struct origin *o, bool found) {
   if (o->part == PART_POOLER) return !found;
   return o->part == PART_CLASSIFIER &&
@@ -173,7 +173,7 @@ static neap_status add_part(struct language_model *m, enum part part) {
   return NEAP_OK;
 }
 
-/* A file without a head has its weights in the embedding. */
+/* If the file has no head, uses the weights of the embedding. */
 static neap_status settle_head(struct language_model *m) {
   struct origin head = {.part = PART_HEAD, .suffix = "weight"};
   const char *variable, *stored;
@@ -186,7 +186,7 @@ static neap_status settle_head(struct language_model *m) {
   return NEAP_OK;
 }
 
-/* A GGUF file does not say which linear layers have biases, but has them. */
+/* Finds which linear layers have biases; a GGUF file only shows it by their tensors. */
 static neap_status settle_biases(struct language_model *m) {
   const char *variable, *stored;
   for (enum part part = PART_QKV; part <= PART_DOWN; part++) {
@@ -242,8 +242,8 @@ static neap_status open_gguf(struct language_model *m, struct model_keys *keys, 
   return NEAP_OK;
 }
 
-/* Llama 3 in a GGUF file: the factors by which frequencies are divided are a tensor. All published ones
- * follow from the largest and from 8192 places, or those that the file says. */
+/* Llama 3 in a GGUF file: reads the divisors of frequencies, which are a tensor. All published ones follow
+ * from the largest and from 8192 positions, or those in the file. */
 static neap_status read_rope_factors(struct language_model *m) {
   enum { MOST = 1 << 12 };
   struct transformer *t = &m->transformer;
@@ -276,7 +276,7 @@ static neap_status read_rope_factors(struct language_model *m) {
   return NEAP_OK;
 }
 
-/* The rows of the embedding are the vocabulary, where the file does not say it. */
+/* Takes the vocabulary from the rows of the embedding, if the file does not have it. */
 static neap_status settle_vocabulary(struct language_model *m) {
   struct origin token = {.part = PART_TOKEN, .suffix = "weight"};
   const char *variable, *stored;
@@ -291,7 +291,7 @@ static neap_status settle_vocabulary(struct language_model *m) {
   return NEAP_OK;
 }
 
-/* Whether the file has the layers between the stack and the head of tokens. */
+/* Finds out whether the file has the layers between the stack and the head of tokens. */
 static neap_status has_token_head(struct language_model *m, bool *has) {
   struct origin o = {.part = PART_HEAD_DENSE, .suffix = "weight"};
   const char *variable, *stored;
@@ -325,7 +325,7 @@ neap_status language_file_open_as(struct language_model *m, const char *path, bo
   return find_origins(m);
 }
 
-/* Bytes of the buffer: a disk gives 0.7 GB/s in reads of 1 MiB, 0.85 in such of 4 MiB. */
+/* Bytes of the buffer: a disk reads 0.7 GB/s in pieces of 1 MiB, 0.85 in pieces of 4 MiB. */
 enum { DIRECT_BYTES = 2 << 20 };
 
 neap_status language_file_read_directly(struct language_model *m) {
@@ -364,7 +364,7 @@ static int64_t usual_length(const struct language_model *m) {
   return own < USUAL_LENGTH ? own : USUAL_LENGTH;
 }
 
-/* There is an embedding for each place of the images that it has learned from. */
+/* Fails unless images have the size of the model's, as there is an embedding for each of their positions. */
 static neap_status check_image(const struct language_model *m, const neap_model_options *o) {
   const int64_t *own = m->transformer.image;
   RETURN_IF(o->length > 0 || o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,
@@ -424,7 +424,8 @@ int32_t language_file_find(const struct language_model *m, const char *name) {
   return found != NULL ? (int32_t)(found - m->origins) : -1;
 }
 
-/* Every parameter of the graph has a tensor of its shape in the file, whose type it is told. */
+/* Checks that every parameter of the graph has a tensor of its shape in the file, and gives it the tensor's
+ * type. */
 static neap_status take_shapes(const struct language_model *m, neap_graph *graph) {
   for (size_t i = 0; i < graph->tensors.count; i++) {
     struct tensor *t = &graph->tensors.data[i];
@@ -603,7 +604,7 @@ static int gguf_flag(const struct gguf *g, const char *key) {
   return gguf_bool(g, key, &flag) ? flag : -1;
 }
 
-/* Numbers of an array, one a token; NULL: none exists. */
+/* Reads the numbers of an array, one for each token; NULL: none exists. */
 static neap_status token_numbers(struct language_model *m, const struct gguf_array *array, int64_t count,
                                  const char *key, bool real, void **numbers) {
   *numbers = NULL;
@@ -676,7 +677,7 @@ neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
 
 /* ---- The chat template ---- */
 
-/* The program in tokenizer_config.json: a text, or of a list of several that which is called "default". */
+/* Returns the program in tokenizer_config.json: a text or, in a list of several, the one called "default". */
 static const char *find_template(const json_t *config) {
   const json_t *given = json_object_get(config, "chat_template"), *one;
   size_t i;

@@ -1,4 +1,4 @@
-/* First values of a language model's variables: from its file, in whatever form it has them, to a session. */
+/* Reads first values of a language model's variables from its file, in any of its forms, into a session. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ int64_t stored_row(int64_t permuted_heads, int64_t rows, int64_t row) {
   return row - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-/* Of rows [first, end) of the variable row `row` is read next: tells, where it is the first of a head or of
- * all, that those of its head are, which lie side by side in the file in another order. */
+/* Announces the reads of rows [first, end) of the variable, before row `row`: at the first row of a head, or
+ * of all, the rows of its head, which are consecutive in the file in another order. */
 static neap_status expect_head(const struct language_model *m, const struct origin *o, int64_t first,
                                int64_t row, int64_t end) {
   const int64_t head = o->dims[0] / o->form.permuted_heads;
@@ -37,7 +37,7 @@ static neap_status read_permuted(const struct language_model *m, const struct or
   return NEAP_OK;
 }
 
-/* A row of the file [inputs, outputs] has one number of each row of the variable. */
+/* Reads a row of the file [inputs, outputs], which has one number for each row of the variable. */
 static neap_status read_transposed(const struct origin *o, int64_t first, int64_t rows, float *data) {
   const int64_t outputs = o->dims[0], inputs = o->dims[1];
   float *row = malloc((size_t)rows * sizeof *row);
@@ -52,7 +52,7 @@ static neap_status read_transposed(const struct origin *o, int64_t first, int64_
   return status;
 }
 
-/* Elements that lie side by side in the file. */
+/* Reads elements that are consecutive in the file. */
 static neap_status read_straight(const struct language_model *m, const struct origin *o, int64_t first,
                                  int64_t rows, int64_t row, float *data) {
   if (o->file != NULL)
@@ -73,7 +73,7 @@ neap_status language_file_read_rows(const struct language_model *m, const struct
   return NEAP_OK;
 }
 
-/* A matrix [rows, columns] becomes [columns, rows], through a copy. */
+/* Turns a matrix [rows, columns] into [columns, rows], through a copy. */
 static neap_status transpose(const char *path, int64_t rows, int64_t columns, float *data) {
   float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
   RETURN_IF(copy == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for a matrix of %lld x %lld", path,
@@ -85,10 +85,10 @@ static neap_status transpose(const char *path, int64_t rows, int64_t columns, fl
   return NEAP_OK;
 }
 
-/* Of a bias the rows are its elements. */
+/* Returns the columns of a row; the rows of a bias are its elements. */
 static int64_t permuted_columns(const struct origin *o) { return o->rank > 1 ? o->dims[1] : 1; }
 
-/* Brings rows from the variable's order into the file's, or back, through a copy. */
+/* Moves rows from the variable's order to the file's, or back, through a copy. */
 static neap_status permute(const char *path, const struct origin *o, int64_t heads, bool back, float *data) {
   const int64_t rows = o->dims[0], columns = permuted_columns(o);
   float *copy = malloc((size_t)(rows * columns) * sizeof *copy);
@@ -103,7 +103,7 @@ static neap_status permute(const char *path, const struct origin *o, int64_t hea
   return NEAP_OK;
 }
 
-/* Whether the variable is made of rows of the file, each of which can be read by itself. */
+/* Returns true if the variable consists of rows of the file, each of which can be read alone. */
 static bool has_rows(const struct language_model *m, const struct origin *o) {
   if (o->made || o->packed != NULL) return false;
   if (m->config == NULL) return o->rank > 1 || o->form.permuted_heads == 0;
@@ -115,7 +115,7 @@ uint64_t language_file_bytes(const struct language_model *m, const struct origin
   return m->config == NULL ? m->gguf.tensors[o->tensor].bytes : o->file->file->tensors[o->file->index].bytes;
 }
 
-/* Reads what has no rows. */
+/* Reads a variable without such rows. */
 static neap_status read_whole(const struct language_model *m, const struct origin *o, float *data) {
   if (o->packed != NULL) return packed_weight_read(o->packed, data);
   if (m->config == NULL) {
@@ -148,7 +148,7 @@ neap_status language_file_store(const struct language_model *m, const struct ori
 
 /* ---- A session's values ---- */
 
-/* What is new has no values in the file. */
+/* Finds a variable's origin; new ones have no values in the file. */
 static int32_t find_stored(const void *context, const char *name) {
   const struct language_model *m = context;
   const int32_t index = language_file_find(m, name);
@@ -172,7 +172,7 @@ static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
   return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
 }
 
-/* Rows are whole blocks: those of heads are put back into order as they are. */
+/* Rows are whole blocks: those of heads are reordered unchanged. */
 neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
                                       int64_t rows, void *blocks) {
   if (o->packed != NULL) return packed_weight_read_blocks(o->packed, first, rows, blocks);
@@ -202,7 +202,7 @@ static void close_source(const void *context) {
   free(m);
 }
 
-/* The session keeps the open model where it reads weights while it runs. */
+/* Loads values; the session keeps the open model if it reads weights while it runs. */
 static neap_status load_into(struct language_model *m, neap_session *session, bool *kept) {
   const struct value_source source = {find_stored, read_origin, has_blocks, read_blocks,
                                       m,           read_rows,   bytes_read, close_source};

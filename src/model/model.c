@@ -7,8 +7,8 @@
 #include "model/onnx_model.h"
 #include "zoo/zoo.h"
 
-/* What a model of a file can be asked for; model.h has what each does. `masked`: of tokens: it is to learn
- * those that are masked, not the next ones. */
+/* The functions of a model in a file; model.h says what each does. `masked`: a model of tokens learns masked
+ * tokens, not the next ones. */
 struct file_reader {
   neap_status (*usual)(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind);
   neap_status (*build)(const char *path, bool masked, const neap_model_options *options, neap_graph **graph);
@@ -27,7 +27,7 @@ static const struct file_reader onnx = {onnx_usual,  onnx_build, onnx_load, onnx
                                             language_model_digest,       language_model_tokenizer,
                                             language_model_chat_template};
 
-/* Models that files are. */
+/* The kinds of model files. */
 static const struct file_format {
   const char *prefix, *suffix, *kept; /* what a name begins or ends with (NULL: with anything, where it is a
                                          folder with config.json); how checkpoints call it */
@@ -50,7 +50,7 @@ static bool ends_with(const char *name, const char *suffix) {
   return length > end && strcmp(name + length - end, suffix) == 0;
 }
 
-/* The format that a name asks for, and the path of its file; NULL: none. A prefix comes before a suffix. */
+/* Finds the format of a name, and the path of its file; NULL: none. A prefix counts before a suffix. */
 static const struct file_format *find_format(const char *name, const char **path) {
   for (int i = 0; name != NULL && i < FORMATS; i++)
     if (strncmp(name, formats[i].prefix, strlen(formats[i].prefix)) == 0) {
@@ -99,7 +99,8 @@ neap_status neap_model_build(const char *name, const neap_model_options *options
                         : zoo_build(name, options, graph);
 }
 
-/* A folder that was a model may be gone by now: then nothing may go on with first values. */
+/* Fails unless a ready-made model has this name. The folder of a model may be gone by now, and then a run
+ * must not go on with first values. */
 static neap_status check_ready_made(const char *name) {
   neap_model_options usual;
   enum task_kind kind;

@@ -178,7 +178,7 @@ neap_status reshape_dims(const struct onnx_file *file, const struct onnx_node *n
                    (long long)elements);
 }
 
-/* One axis of a slice, as Python's. */
+/* Resolves one axis of a slice, as in Python. */
 static bool slice_axis(int64_t size, int64_t start, int64_t end, int64_t step, int64_t *first,
                        int64_t *count) {
   if (step == 0 || step == INT64_MIN) return false;

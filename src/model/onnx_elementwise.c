@@ -1,4 +1,4 @@
-/* Operators that work element by element, and softmax. */
+/* Elementwise operators, and softmax. */
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static neap_tensor softplus(struct import *m, neap_tensor x) {
   return add(m, neap_relu(m->builder, x), neap_log(m->builder, neap_scale(m->builder, e, 1, 1)));
 }
 
-/* The rank of what an operator gives is that of its input. */
+/* Sets the output, whose rank is that of the input. */
 static neap_status set_like(struct import *m, const struct onnx_node *n, neap_tensor y) {
   return set_output_rank(m, n, 0, y, input_of(m, n, 0)->rank);
 }
@@ -76,7 +76,7 @@ neap_status import_identity(struct import *m, const struct onnx_node *n) {
   return same_value(m, n, input_of(m, n, 0));
 }
 
-/* What is known stays known, where only the type is not. */
+/* Casts a constant that stays known. */
 static neap_status cast_constant(struct import *m, const struct onnx_node *n, const struct constant *c,
                                  int32_t to) {
   const struct onnx_attribute type = {.name = "to", .kind = ONNX_INT, .integer = to};
@@ -93,7 +93,7 @@ static neap_status cast_constant(struct import *m, const struct onnx_node *n, co
   return set_constant(m, n, 0, out);
 }
 
-/* Real numbers stay f32, integers i32. */
+/* Casts; real numbers stay f32, integers i32. */
 neap_status import_cast(struct import *m, const struct onnx_node *n) {
   const struct value *x = input_of(m, n, 0);
   int64_t to = node_integer(n, "to", 0);
@@ -113,7 +113,7 @@ neap_status import_cast(struct import *m, const struct onnx_node *n) {
   return same_value(m, n, x);
 }
 
-/* A bound that is not given does not exist. */
+/* A bound that is not given means no bound. */
 neap_status import_clip(struct import *m, const struct onnx_node *n) {
   const struct constant *low, *high;
   neap_tensor x;
@@ -134,7 +134,7 @@ neap_status import_clip(struct import *m, const struct onnx_node *n) {
 
 typedef neap_tensor binary(neap_builder *b, neap_tensor x, neap_tensor y);
 
-/* Input `i` of what broadcasts. */
+/* Gives input `i` of an operator that broadcasts. */
 static neap_status operand_of(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x) {
   struct value *v = input_of(m, n, i);
   return v == NULL || v->integers ? tensor_of(m, n, i, x) : broadcast_tensor(m, v, x);
@@ -147,7 +147,7 @@ static neap_status import_binary(struct import *m, const struct onnx_node *n, bi
   return set_broadcast(m, n, 0, 2, make(m->builder, x, y));
 }
 
-/* Whether input `i` is a number that does not change the shape of the other. */
+/* Returns true if input `i` is a number that does not change the shape of the other. */
 static bool is_number(struct import *m, const struct onnx_node *n, int32_t i, float *number) {
   double real;
   const struct value *other = input_of(m, n, 1 - i);
@@ -208,7 +208,7 @@ neap_status import_pow(struct import *m, const struct onnx_node *n) {
                              : neap_power(m->builder, x, (float)e));
 }
 
-/* Of a tensor and numbers: a cut on one side. */
+/* Reads Max or Min of a tensor and numbers: a cut on one side. */
 static neap_status import_extreme(struct import *m, const struct onnx_node *n, bool most) {
   float c = 0;
   neap_tensor x;
@@ -252,7 +252,7 @@ neap_status import_prelu(struct import *m, const struct onnx_node *n) {
 
 /* ---- Choice ---- */
 
-/* What softmax gives is never NaN where its input is finite, which training sees to. */
+/* The result of softmax is never NaN if its input is finite, which training checks. */
 neap_status import_is_nan(struct import *m, const struct onnx_node *n) {
   struct constant *no;
   TRY(need_inputs(m, n, 1));
@@ -267,7 +267,7 @@ static bool all_are(const struct constant *c, bool truth) {
   return i == c->elements;
 }
 
-/* Whether what is of that shape is broadcast to that of the value. */
+/* Returns true if this shape is broadcast to that of the value. */
 static bool covers(const struct value *v, int32_t rank, const int64_t *dims) {
   int64_t both[NEAP_MAX_RANK];
   int32_t longest;
@@ -275,7 +275,7 @@ static bool covers(const struct value *v, int32_t rank, const int64_t *dims) {
          memcmp(both, v->dims, (size_t)v->rank * sizeof *both) == 0;
 }
 
-/* x of the mask, or of its contrary: x times 0 or 1. */
+/* Multiplies x by the mask, or by its complement: 0 or 1. */
 static neap_status masked(struct import *m, const struct onnx_node *n, const struct constant *mask, bool kept,
                           neap_tensor x, neap_tensor *y) {
   struct constant *factor;
@@ -289,7 +289,7 @@ static neap_status masked(struct import *m, const struct onnx_node *n, const str
   return NEAP_OK;
 }
 
-/* The same of a constant, known before. */
+/* The same for a constant, computed before. */
 static neap_status masked_constant(struct import *m, const struct onnx_node *n, const struct constant *mask,
                                    bool kept, const struct constant *c, neap_tensor *y) {
   const struct onnx_node where = {
@@ -304,7 +304,7 @@ static neap_status masked_constant(struct import *m, const struct onnx_node *n, 
   return constant_tensor(m, name, out, y);
 }
 
-/* Adds a tensor of zeros, so that the result has the shape of the condition, too. */
+/* Adds a tensor of zeros, so that the result also has the shape of the condition. */
 neap_status import_where(struct import *m, const struct onnx_node *n) {
   TRY(need_inputs(m, n, 3));
   const struct constant *mask = input_of(m, n, 0)->constant;
@@ -330,7 +330,7 @@ neap_status import_where(struct import *m, const struct onnx_node *n) {
 
 /* ---- Softmax ---- */
 
-/* Before opset 13 all axes from the given one on are taken as one. */
+/* Before opset 13 all axes from the given one on count as one. */
 static neap_status softmax_of(struct import *m, const struct onnx_node *n, neap_tensor *y) {
   neap_tensor x;
   TRY(tensor_of(m, n, 0, &x));

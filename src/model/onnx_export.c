@@ -1,4 +1,4 @@
-/* Operators of Neap as nodes of ONNX: a row each. */
+/* Operators of Neap as nodes of ONNX: one row each. */
 #include "model/onnx_export.h"
 
 #include <float.h>
@@ -22,7 +22,7 @@ static const struct tensor *tensor_at(const struct exporter *e, int32_t id) {
   return &e->task->graph->tensors.data[id];
 }
 
-/* The first axis that differs for another batch; -1: none does. */
+/* Returns the first axis that another batch changes; -1: none. */
 static int32_t open_axis(const struct exporter *e, int32_t id) {
   const struct tensor *t = tensor_at(e, id),
                       *o = e->task->other != NULL ? &e->task->other->tensors.data[id] : t;
@@ -37,7 +37,7 @@ static const char *reshaped(struct exporter *e, const char *x, int32_t rank, con
   return NODE(e->w, "Reshape", x, writer_integers_tensor(e->w, rank, dims));
 }
 
-/* The same elements under the shape of a tensor. */
+/* Reshapes a value to the shape of a tensor. */
 static const char *as_shape_of(struct exporter *e, const char *x, int32_t id) {
   const struct tensor *t = tensor_at(e, id);
   int64_t dims[NEAP_MAX_RANK];
@@ -87,7 +87,7 @@ static void refuse(struct exporter *e, const struct node *n, const char *problem
   writer_fail(e->w, neap_fail(NEAP_UNSUPPORTED, "node '%s' (%s): %s", n->name, node_row(n)->name, problem));
 }
 
-/* ---- What nodes are made of ---- */
+/* ---- Parts of nodes ---- */
 
 static const char *number(struct exporter *e, float x) { return writer_number(e->w, x); }
 
@@ -184,8 +184,8 @@ static void write_batch_norm(struct exporter *e, const struct node *n) {
   if (a->relu || in(e, n, NORM_ADDEND) != NULL) refuse(e, n, "a fused norm cannot be written");
 }
 
-/* Rows [-1, length] without scale: centred ones by LayerNormalization, others by the mean of their squares.
- */
+/* Normalises rows [-1, length] without scale: centred ones by LayerNormalization, others by the mean of their
+ * squares. */
 static const char *normalised_rows(struct exporter *e, const char *x, const struct row_norm_attributes *a) {
   const char *rows = reshaped(e, x, 2, (int64_t[]){-1, a->length});
   if (a->centred) {
@@ -199,7 +199,8 @@ static const char *normalised_rows(struct exporter *e, const char *x, const stru
   return NODE(e->w, "Div", rows, NODE(e->w, "Sqrt", NODE(e->w, "Add", mean, number(e, a->epsilon))));
 }
 
-/* The scale of a row is that of its channels, which `groups` rows share; `inner` neighbours have one. */
+/* Writes a norm of rows. A row's scale is that of its channels, which `groups` rows share; `inner` neighbours
+ * have the same one. */
 static void write_row_norm(struct exporter *e, const struct node *n) {
   const struct row_norm_attributes *a = &n->attributes.row_norm;
   const char *x = in(e, n, 0), *gamma = in(e, n, 1), *beta = in(e, n, 2), *y = normalised_rows(e, x, a);
@@ -300,7 +301,7 @@ static const char *gelu(struct exporter *e, const char *x) {
 
 static void write_gelu(struct exporter *e, const struct node *n) { set(e, n, gelu(e, in(e, n, 0))); }
 
-/* By tanh of sqrt(2 / pi) (x + 0.044715 x^3) */
+/* Writes GELU by tanh of sqrt(2 / pi) (x + 0.044715 x^3). */
 static void write_gelu_tanh(struct exporter *e, const struct node *n) {
   const char *x = in(e, n, 0), *cube = NODE(e->w, "Mul", NODE(e->w, "Mul", x, x), x),
              *inner = NODE(e->w, "Add", x, times(e, cube, 0.044715f)),
@@ -364,7 +365,7 @@ static void write_transpose(struct exporter *e, const struct node *n) {
   set(e, n, transposed(e, in(e, n, 0), of_input(e, n, 0)->rank, n->attributes.order.order));
 }
 
-/* The batch, which is known when the graph runs. */
+/* Returns the batch, which is known when the graph runs. */
 static const char *batch_of(struct exporter *e) {
   if (e->batch != NULL) return e->batch;
   e->batch = NODE(e->w, "Shape", e->input);
@@ -373,7 +374,7 @@ static const char *batch_of(struct exporter *e) {
   return e->batch;
 }
 
-/* `other` has one record more: an axis that grows by 1 is the batch. */
+/* Writes a shape with an open batch: the axis that grows by 1 in `other`, which has one record more. */
 static const char *open_shape(struct exporter *e, const struct node *n, int32_t open) {
   const struct tensor *t = tensor_at(e, n->outputs[0]);
   const char *parts[3];
@@ -415,7 +416,7 @@ static void write_softmax(struct exporter *e, const struct node *n) {
 
 /* ---- Attention ---- */
 
-/* What a query may see: 0, else minus the largest number. */
+/* Returns the mask of a query: 0 for keys it may see, else minus the largest number. */
 static const char *attention_mask(struct exporter *e, const struct attention_attributes *a, int64_t queries,
                                   int64_t keys) {
   float *mask = region_alloc(&e->w->region, (size_t)(queries * keys), sizeof *mask);
@@ -433,7 +434,7 @@ static const char *attention_mask(struct exporter *e, const struct attention_att
   return writer_reals(e->w, 2, (int64_t[]){queries, keys}, mask);
 }
 
-/* Heads [N, T, H, D] as [N, G, H / G, T, D], so that those of queries meet their keys. */
+/* Views heads [N, T, H, D] as [N, G, H / G, T, D], so that those of queries match their keys. */
 static const char *by_head(struct exporter *e, const char *x, int64_t heads, int64_t groups, int64_t times_,
                            int64_t depth) {
   static const int64_t order[] = {0, 2, 1, 3};
@@ -466,7 +467,7 @@ static void write_attention(struct exporter *e, const struct node *n) {
   set(e, n, transposed(e, y, 4, (int64_t[]){0, 2, 1, 3}));
 }
 
-/* Cosines or sines [T, 1, D / 2]. */
+/* Returns cosines or sines [T, 1, D / 2]. */
 static const char *turns(struct exporter *e, const struct rotary_attributes *a, int64_t length, int64_t half,
                          bool sine) {
   float *table = region_alloc(&e->w->region, (size_t)(length * half), sizeof *table);
@@ -555,7 +556,7 @@ static write_function *find_row(int32_t op) {
   return NULL;
 }
 
-/* One number each, as elements of images by channel or of rows. */
+/* Returns one number for each channel of images, or for each element of rows. */
 static const char *numbers(struct exporter *e, const float *values, int64_t count, int32_t rank) {
   const int64_t of_channels[] = {count, 1, 1};
   return writer_reals(e->w, rank == 4 ? 3 : 1, of_channels, values);
@@ -567,7 +568,7 @@ static void open_dims(const struct exporter *e, int32_t id, int64_t dims[NEAP_MA
   if (open >= 0) dims[open] = -1;
 }
 
-/* Adds a node that means what Neap does to data itself. */
+/* Adds a node for an operation that Neap itself applies to data. */
 static const char *data_node(struct exporter *e, const char *op, const char *x, const char *by) {
   const char *y = NODE(e->w, op, x, by);
   writer_prefix(e->w, ONNX_DATA_NODE);
@@ -590,7 +591,7 @@ static void add_inputs(struct exporter *e) {
   }
 }
 
-/* Outputs have the names that Neap reads them by. */
+/* Adds outputs with the names that Neap reads them by. */
 static void add_outputs(struct exporter *e) {
   const struct normalisation *s = &e->task->of_output;
   for (size_t i = 0; i < e->task->graph->outputs.count; i++) {

@@ -42,7 +42,7 @@ const char *onnx_type_name(int32_t type) {
 
 /* ---- Names ---- */
 
-/* Names become those of parameters, in files that are UTF-8. */
+/* Fails unless a name is UTF-8: names become those of parameters, in files that are UTF-8. */
 static neap_status check_name(const struct onnx_file *file, const char *what, const char *name) {
   const struct text text = {.bytes = name, .length = strlen(name), .name = file->path};
   RETURN_IF(utf8_check(&text) != NEAP_OK, NEAP_BAD_FORMAT, "%s: the name of %s is not UTF-8", file->path,
@@ -52,7 +52,7 @@ static neap_status check_name(const struct onnx_file *file, const char *what, co
 
 /* ---- Tensors ---- */
 
-/* Where the elements lie in another file. A path must stay below the folder of the model. */
+/* Reads the place of elements in another file, whose path must stay below the folder of the model. */
 static neap_status read_location(const struct onnx_file *file, const Onnx__TensorProto *proto,
                                  struct onnx_tensor *t) {
   for (size_t i = 0; i < proto->n_external_data; i++) {
@@ -87,7 +87,7 @@ struct stored {
   size_t count, bytes; /* elements; 0 bytes: elements are counted, not bytes */
 };
 
-/* The one field that has the elements. */
+/* Returns the one field that has the elements. */
 static struct stored stored_in(const Onnx__TensorProto *p) {
   if (p->has_raw_data) return (struct stored){p->raw_data.data, p->data_type, 0, p->raw_data.len};
   if (p->n_float_data > 0) return (struct stored){p->float_data, ONNX_F32, p->n_float_data, 0};
@@ -98,7 +98,8 @@ static struct stored stored_in(const Onnx__TensorProto *p) {
   return (struct stored){NULL, p->data_type, 0, 0};
 }
 
-/* Fields of numbers have elements of their type; smaller ones stand in integers of 32 bits, U32 in U64. */
+/* Returns true if a field may hold elements of this type: fields of numbers have their own; smaller ones are
+ * in integers of 32 bits, U32 in U64. */
 static bool may_store(int32_t stored, int32_t type) {
   const size_t bytes = find_type(type)->bytes;
   return stored == type || (stored == ONNX_U64 && type == ONNX_U32) || (stored == ONNX_I32 && bytes < 4);
@@ -183,7 +184,7 @@ static int64_t as_integer(int32_t stored, const unsigned char *at) {
   }
 }
 
-/* Elements as the file has them; `own`: to be freed. */
+/* Gives elements in the file's form; `own`: to be freed. */
 static neap_status fetch(const struct onnx_file *file, const struct onnx_tensor *t,
                          const unsigned char **data, unsigned char **own) {
   struct region region = {0};
@@ -349,7 +350,7 @@ static neap_status check_dims(const struct onnx_file *file, const struct onnx_va
   return NEAP_OK;
 }
 
-/* Older files list initializers among the inputs, too. */
+/* Reads the values; older files list initializers among the inputs too. */
 static neap_status read_values(struct onnx_file *file, const Onnx__GraphProto *graph) {
   struct onnx_value *inputs = region_alloc(&file->region, graph->n_input, sizeof *inputs),
                     *outputs = region_alloc(&file->region, graph->n_output, sizeof *outputs);

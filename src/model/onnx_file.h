@@ -1,6 +1,5 @@
-/* ONNX files: the graph as plain structs, checked. What is in them is the file's; where it says how large
- * something is, that is true. Weights are read when they are asked for: those that lie in other files
- * ("external data") need not be there before. */
+/* ONNX files: the graph as plain structs, checked, so that all sizes are correct. The file owns all contents.
+ * Weights are read on demand: those in other files ("external data") need not exist before. */
 #ifndef NEAP_MODEL_ONNX_FILE_H
 #define NEAP_MODEL_ONNX_FILE_H
 
@@ -27,11 +26,11 @@ bool onnx_type_is_real(int32_t type);
 const char *onnx_type_name(int32_t type); /* "float", "int64", ...; never NULL */
 
 struct onnx_tensor {
-  const char *name; /* "" where it has none */
+  const char *name; /* "" if it has none */
   int32_t type, rank;
   int64_t dims[NEAP_MAX_RANK], elements; /* dimensions may be 0 */
   int32_t stored;                        /* type of the elements at `data` */
-  const void *data;                      /* NULL: they lie in another file */
+  const void *data;                      /* NULL: they are in another file */
   const char *location;                  /* of that: a path below the folder of this one */
   uint64_t offset;
 };
@@ -47,7 +46,7 @@ enum onnx_kind { /* by the numbers of the format (AttributeProto.AttributeType) 
 
 struct onnx_attribute {
   const char *name;
-  int32_t kind; /* another number: a kind that is not read */
+  int32_t kind; /* any other number: an unsupported kind */
   float real;
   int64_t integer;
   const char *text;
@@ -64,14 +63,15 @@ struct onnx_node {
   const struct onnx_attribute *attributes;
 };
 
-/* Names of nodes that `neap export` adds for the data begin so: they normalise the input and undo that of the
- * output. Neap does both itself, by the data that it is given, and reads such a node as its first input. */
+/* The beginning of the names of nodes that `neap export` adds for the data: they normalise the input, and
+ * undo that for the output. Neap does both itself, by the data that it is given, and reads such a node as its
+ * first input. */
 #define ONNX_DATA_NODE "neap.data:"
 
 /* An input or output of the graph. */
 struct onnx_value {
   const char *name;
-  int32_t type, rank;          /* rank -1: not said */
+  int32_t type, rank;          /* rank -1: not given */
   int64_t dims[NEAP_MAX_RANK]; /* -1: open, a name in the file */
 };
 
@@ -87,18 +87,18 @@ struct onnx_file {
   void *proto; /* what the format's own reader has made */
 };
 
-/* Reads a file. Close with onnx_close, whatever the status. NEAP_BAD_FORMAT: it is no ONNX file, or is cut or
- * damaged; NEAP_UNSUPPORTED: it has something that is not read. The message names the file and the thing. */
+/* Reads a file. Close with onnx_close, whatever the status. NEAP_BAD_FORMAT: it is not an ONNX file, or is
+ * cut or damaged; NEAP_UNSUPPORTED: it has an unsupported part. The message names the file and the part. */
 neap_status onnx_open(const char *path, struct onnx_file *file);
 void onnx_close(struct onnx_file *file);
 
-/* Elements of a tensor as floats, or as integers of 64 bits. NEAP_BAD_FORMAT: the other file ends before
+/* Read elements of a tensor as floats, or as integers of 64 bits. NEAP_BAD_FORMAT: the other file ends before
  * them. */
 neap_status onnx_read_reals(const struct onnx_file *file, const struct onnx_tensor *tensor, float *reals);
 neap_status onnx_read_integers(const struct onnx_file *file, const struct onnx_tensor *tensor,
                                int64_t *integers);
 
-/* The attribute of that name; NULL: the node has none. */
+/* Returns the attribute of this name; NULL: the node has none. */
 const struct onnx_attribute *onnx_attribute(const struct onnx_node *node, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Operators computed before training: a row each. */
+/* Operators computed before training: one row each. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static neap_status need(const struct folding *f, int32_t count) {
 
 /* ---- Element by element ---- */
 
-/* One operator of two numbers: of reals and of integers. `truth`: the result is one. */
+/* An operator of two numbers: of reals and of integers. `truth`: the result is a truth. */
 struct scalar_row {
   const char *op;
   int32_t inputs;
@@ -83,7 +83,7 @@ INTEGER(neg, WRAP(0, -, a))
 INTEGER(abs, a < 0 ? WRAP(0, -, a) : a)
 /* clang-format on */
 
-/* A negative power of an integer is 0, but of 1. */
+/* Returns a power of integers; a negative one is 0, except of 1. */
 static int64_t integer_pow(int64_t a, int64_t b) {
   int64_t y = 1;
   if (b < 0) return a == 1;
@@ -132,7 +132,7 @@ static const struct scalar_row *find_scalar(const char *op) {
   return NULL;
 }
 
-/* Elements of `c` under a longer shape. */
+/* Gives the elements of `c` in a longer shape. */
 static neap_status spread(const struct folding *f, const struct constant *c, int32_t rank,
                           const int64_t *dims, struct constant **out) {
   int64_t own[NEAP_MAX_RANK], strides[NEAP_MAX_RANK] = {0};
@@ -177,7 +177,7 @@ static neap_status fold_scalar_of(struct folding *f, const struct scalar_row *ro
   return NEAP_OK;
 }
 
-/* Max and Min take any number of tensors. */
+/* Computes an operator; Max and Min take any number of tensors. */
 static neap_status fold_scalar(struct folding *f) {
   const struct scalar_row *row = find_scalar(f->node->op);
   const int32_t count = f->node->input_count;
@@ -406,7 +406,8 @@ static neap_status fold_gather(struct folding *f) {
   return NEAP_OK;
 }
 
-/* Without batch dimensions: indices [..., K] of the first K axes. With: those are of all records alike. */
+/* Without batch dimensions: indices [..., K] of the first K axes. With them: the indices of all records are
+ * equal. */
 static neap_status fold_gather_nd(struct folding *f) {
   TRY(need(f, 2));
   const struct constant *x = input(f, 0), *ids = input(f, 1);
@@ -457,7 +458,7 @@ static neap_status fold_gather_elements(struct folding *f) {
   return NEAP_OK;
 }
 
-/* ---- Made of numbers ---- */
+/* ---- Constants from numbers ---- */
 
 static neap_status fold_constant(struct folding *f) {
   const struct onnx_attribute *a = f->node->attributes;
@@ -549,7 +550,7 @@ static neap_status fold_cum_sum(struct folding *f) {
   return NEAP_OK;
 }
 
-/* Sums and products of all elements, of which shapes are made. */
+/* Computes sums and products of all elements, which appear in shapes. */
 static neap_status fold_reduce(struct folding *f) {
   TRY(need(f, 1));
   const struct constant *x = input(f, 0), *axes;

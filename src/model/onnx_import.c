@@ -56,7 +56,7 @@ static neap_status add_parameter(struct import *m, const char *name, int32_t ran
   return vector_push(&m->first, first);
 }
 
-/* Whether axis 0 is the batch and all records are equal. */
+/* Returns true if axis 0 is the batch and all records are equal. */
 static bool is_repeated(const struct import *m, const struct constant *c) {
   if (c->rank < 2 || m->batch < 2 || c->dims[0] != m->batch || c->elements == 0) return false;
   const int64_t each = c->elements / m->batch;
@@ -65,7 +65,7 @@ static bool is_repeated(const struct import *m, const struct constant *c) {
   return i == c->elements;
 }
 
-/* Infinity in a mask is the largest number: weights are finite. */
+/* Infinity in a mask becomes the largest number, as weights must be finite. */
 neap_status constant_tensor(struct import *m, const char *name, const struct constant *c, neap_tensor *x) {
   struct constant *finite;
   int64_t dims[NEAP_MAX_RANK];
@@ -221,8 +221,8 @@ static int64_t product(int32_t first, int32_t end, const int64_t *dims) {
   return count;
 }
 
-/* The axis of which the batch is the outer part: where this value differs from itself at the file's own
- * batch. */
+/* Returns the axis whose outer part is the batch: the one in which this value differs from itself at the
+ * file's own batch. */
 static int32_t batch_axis(const struct import *m, const struct value *x) {
   const struct value *made = m->as_made != NULL ? value_find(m->as_made, x->name) : NULL;
   int32_t axis = -1;
@@ -237,9 +237,9 @@ static int32_t batch_axis(const struct import *m, const struct value *x) {
   return axis;
 }
 
-/* Elements keep their order, so the axis of the new shape that has the batch begins where the old one does.
- * Axes of 1 before it make that two places where the batch is 1: the one that is as long as the batch is it;
- * two such are refused. */
+/* Finds the batch in a new shape. Elements keep their order, so its axis begins where the old one does. With
+ * a batch of 1, axes of 1 before it make two places possible: the one with the batch's length is taken; two
+ * such are refused. */
 neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const struct value *x,
                           const struct constant *wanted, int64_t *shape) {
   const struct value *made = m->as_made != NULL ? value_find(m->as_made, x->name) : NULL;
@@ -266,7 +266,7 @@ neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const str
 
 /* ---- Nodes ---- */
 
-/* A failure to make a constant, with the node's name. */
+/* Adds the node's name to a failure to make a constant. */
 static neap_status with_node(struct import *m, neap_status status) {
   if (status != NEAP_UNSUPPORTED || strncmp(neap_error_message(), "a constant", 10) != 0) return status;
   char message[256];

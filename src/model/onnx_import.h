@@ -1,5 +1,5 @@
-/* An ONNX graph on its way into a graph of Neap. Values are found by name; each is known before training (a
- * constant), a weight of the file, or made by the graph. */
+/* The import of an ONNX graph into a graph of Neap. Values are found by name; each is known before training
+ * (a constant), a weight of the file, or computed by the graph. */
 #ifndef NEAP_MODEL_ONNX_IMPORT_H
 #define NEAP_MODEL_ONNX_IMPORT_H
 
@@ -9,21 +9,21 @@
 struct value {
   const char *name;
   const struct constant *constant;  /* NULL: not known before training */
-  const struct onnx_tensor *weight; /* an initializer; NULL: it is none */
+  const struct onnx_tensor *weight; /* an initializer; NULL: not one */
   neap_tensor tensor;               /* in the graph; NO_TENSOR: not yet */
   bool in_graph;                    /* `tensor` is set */
-  neap_tensor once;                 /* of a constant that is the same for each record: that of one record */
+  neap_tensor once;                 /* of a constant that is the same for each record: one record of it */
   bool has_once;                    /* `once` is set */
   bool integers;                    /* of the graph: numbers of rows */
-  bool softmax;                     /* made by Softmax: never NaN where training is sound */
+  bool softmax;                     /* made by Softmax: never NaN in sound training */
   int32_t readers;                  /* norms that have a running statistic of its values */
-  int32_t rank;                     /* as ONNX has it: of one number 0, which is [1] in the graph */
+  int32_t rank;                     /* in ONNX; a number of rank 0 is [1] in the graph */
   int64_t dims[NEAP_MAX_RANK];
   struct value *parts; /* of a sequence */
   int32_t part_count;
 };
 
-/* The first values of a variable of the graph: a weight of the file, or a constant. */
+/* The first values of a variable of the graph, from a weight of the file or a constant. */
 struct first_values {
   const char *name;
   const struct onnx_tensor *weight;
@@ -37,10 +37,10 @@ struct import {
   neap_builder *builder;
   struct value **table;           /* by name, hashed; the names of the file */
   size_t table_size;              /* a power of 2 */
-  const struct onnx_node *node;   /* that is read */
-  const struct constant **inputs; /* of it, where they are known */
-  int64_t batch, file_batch;      /* of this graph; that the file is made for, 0: any */
-  const struct import *as_made;   /* the same file at its own batch; NULL: that is this one's */
+  const struct onnx_node *node;   /* that is being read */
+  const struct constant **inputs; /* its inputs that are known */
+  int64_t batch, file_batch;      /* of this graph; the fixed one of the file, 0: any */
+  const struct import *as_made;   /* the same file at its own batch; NULL: this has that batch */
   VECTOR(struct first_values) first;
 };
 
@@ -49,60 +49,59 @@ typedef neap_status import_function(struct import *m, const struct onnx_node *n)
 
 struct operator_row {
   const char *op;
-  int64_t opset; /* the least that is read as this row does */
+  int64_t opset; /* the lowest that this row reads */
   import_function *read;
 };
 extern const struct operator_row operator_rows[];
 extern const int32_t operator_count;
 
-/* What is wrong with the node that is read: refuse(m, "...", ...). */
+/* Fails with a problem of the node that is being read: refuse(m, "...", ...). */
 #define refuse(m, ...) node_fail(&(m)->file, (m)->node, NEAP_UNSUPPORTED, __VA_ARGS__)
 
 /* ---- Values ---- */
 
 struct value *value_find(const struct import *m, const char *name); /* NULL: none exists */
 
-/* Adds a value. NEAP_BAD_FORMAT: there is one of this name. */
+/* Adds a value. NEAP_BAD_FORMAT: the name exists already. */
 neap_status value_add(struct import *m, const char *name, struct value **out);
 
-/* Input `i` of a node; NULL: it is not given. Names are checked before. */
+/* Returns input `i` of a node; NULL: not given. Names were checked before. */
 struct value *input_of(const struct import *m, const struct onnx_node *n, int32_t i);
 
-/* Fails where there are fewer inputs. */
+/* Fails if there are fewer inputs. */
 neap_status need_inputs(struct import *m, const struct onnx_node *n, int32_t count);
 
-/* The tensor of input `i`: weights become parameters, constants frozen ones. */
+/* Gives the tensor of input `i`: weights become parameters, constants frozen ones. */
 neap_status tensor_of(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x);
 neap_status value_tensor(struct import *m, struct value *v, neap_tensor *x);
-/* The same for an operator that broadcasts: of a constant that is the same for each record one record. */
+/* The same for an operator that broadcasts: of a constant that is the same for each record, one record. */
 neap_status broadcast_tensor(struct import *m, struct value *v, neap_tensor *x);
-/* A constant as a frozen parameter; where it is the same for each record of the batch, of one record. So a
+/* Makes a constant a frozen parameter; if it is the same for each record of the batch, only one record. So a
  * checkpoint does not depend on the batch. */
 neap_status constant_tensor(struct import *m, const char *name, const struct constant *c, neap_tensor *x);
 
-/* Input `i` as a constant: a small weight, too. NULL: it is not given. Fails where it is made by the graph.
- */
+/* Gives input `i` as a constant; also a small weight. NULL: not given. Fails if the graph computes it. */
 neap_status constant_of(struct import *m, const struct onnx_node *n, int32_t i, const struct constant **c);
-/* Whether input `i` is one number that is known. */
+/* Returns true if input `i` is one known number. */
 bool number_of(struct import *m, const struct onnx_node *n, int32_t i, double *number);
 
-/* What an attribute says in older opsets, an input in newer ones. */
+/* Gives integers that are an attribute in older opsets and an input in newer ones. */
 neap_status integers_of(struct import *m, const struct onnx_node *n, const char *name, int32_t input,
                         const struct constant **given);
 
-/* Makes output `i` of the node a value of the graph, of that rank in ONNX; or what input 0 is. A failed
- * tensor fails with what the builder said. */
+/* Makes output `i` of the node a value of the graph, with this rank in ONNX, or with that of input 0. Fails
+ * with the builder's message if the tensor failed. */
 neap_status set_output(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x);
 neap_status set_output_rank(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor x,
                             int32_t rank);
-/* The same of what broadcasts inputs `first` to `end`, as long as these say. */
+/* The same with the rank of inputs `first` to `end` when broadcast. */
 neap_status set_broadcast(struct import *m, const struct onnx_node *n, int32_t first, int32_t end,
                           neap_tensor x);
 neap_status set_constant(struct import *m, const struct onnx_node *n, int32_t i, const struct constant *c);
 neap_status same_value(struct import *m, const struct onnx_node *n, const struct value *from);
 
-/* The shape that a constant asks for, where the file's fixed batch is not the one that is asked for: the part
- * of it that is the batch becomes it. `dims`: of what is reshaped. */
+/* Gives the shape that a constant asks for, with the batch asked for in place of the file's fixed one.
+ * `dims`: of the reshaped value. */
 neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const struct value *x,
                           const struct constant *wanted, int64_t *shape);
 

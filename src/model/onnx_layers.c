@@ -5,12 +5,12 @@
 
 /* ---- Windows ---- */
 
-/* Of rows and columns. */
+/* The window of rows and columns. */
 struct window {
   int64_t size[2], stride[2], dilation[2], padding[2];
 };
 
-/* The `axes` numbers of an attribute, one for each axis, or twice as many; those of a sequence are of
+/* Reads the `axes` numbers of an attribute, one for each axis, or twice as many; those of a sequence are for
  * columns. */
 static neap_status read_numbers(struct import *m, const struct onnx_node *n, const char *name, int32_t axes,
                                 int64_t usual, int64_t numbers[2]) {
@@ -26,7 +26,7 @@ static neap_status read_numbers(struct import *m, const struct onnx_node *n, con
   return NEAP_OK;
 }
 
-/* What makes the result as large as the input over the stride; the same on both sides. */
+/* Pads so that the result is as large as the input over the stride; both sides must be equal. */
 static neap_status pad_same(struct import *m, const struct value *x, int32_t axes, struct window *w) {
   for (int32_t i = 2 - axes; i < 2; i++) {
     const int64_t size = x->dims[x->rank - 2 + i], count = (size + w->stride[i] - 1) / w->stride[i],
@@ -56,7 +56,7 @@ static neap_status read_padding(struct import *m, const struct onnx_node *n, con
   return NEAP_OK;
 }
 
-/* `size`: of the kernel, where the weights say it; else it is an attribute. */
+/* Reads a window. `size`: of the kernel, if the weights have it; else it is an attribute. */
 static neap_status read_window(struct import *m, const struct onnx_node *n, const int64_t *size,
                                struct window *w) {
   const struct value *x = input_of(m, n, 0);
@@ -79,7 +79,7 @@ static neap_status read_window(struct import *m, const struct onnx_node *n, cons
   return NEAP_OK;
 }
 
-/* A sequence [N, C, L] as an image of one row, and back. */
+/* View a sequence [N, C, L] as an image of one row, and back. */
 static neap_tensor as_image(struct import *m, neap_tensor x) {
   int64_t d[NEAP_MAX_RANK];
   return neap_shape(m->builder, x, d) == 3 ? neap_reshape(m->builder, x, 4, (int64_t[]){d[0], d[1], 1, d[2]})
@@ -101,7 +101,7 @@ static neap_status optional_tensor(struct import *m, const struct onnx_node *n, 
   return input_of(m, n, i) != NULL ? tensor_of(m, n, i, x) : NEAP_OK;
 }
 
-/* Drops a bias of zeros that the exporter has written out. */
+/* Returns true for a bias of zeros, which an exporter may write and which is left out. */
 static bool is_zero(const struct value *v) {
   if (v == NULL || v->constant == NULL) return false;
   for (int64_t i = 0; i < v->constant->elements; i++)
@@ -154,7 +154,7 @@ neap_status import_conv_transpose(struct import *m, const struct onnx_node *n) {
 
 /* ---- Products ---- */
 
-/* x [..., K] times weights [K, N] is one product of rows. */
+/* Multiplies; x [..., K] times weights [K, N] is one product of rows. */
 static neap_tensor product(struct import *m, neap_tensor x, neap_tensor y, bool x_transposed,
                            bool y_transposed) {
   int64_t d[NEAP_MAX_RANK], e[NEAP_MAX_RANK];
@@ -167,7 +167,7 @@ static neap_tensor product(struct import *m, neap_tensor x, neap_tensor y, bool 
   return neap_reshape(m->builder, z, rank, d);
 }
 
-/* A vector is a row on the left and a column on the right, and that axis goes again. */
+/* A vector is a row on the left and a column on the right; that axis is removed from the result. */
 neap_status import_matmul(struct import *m, const struct onnx_node *n) {
   neap_tensor x, y;
   int64_t d[NEAP_MAX_RANK];
@@ -209,7 +209,7 @@ neap_status import_gemm(struct import *m, const struct onnx_node *n) {
 
 /* ---- Norms ---- */
 
-/* A running statistic, which each norm has its own of: exporters write equal ones once. */
+/* Reads a running statistic. Each norm has its own; exporters write equal ones once. */
 static neap_status read_statistic(struct import *m, const struct onnx_node *n, int32_t i, neap_tensor *x) {
   struct value *v = input_of(m, n, i);
   if (v == NULL || v->rank != 1 || (v->weight == NULL && v->constant == NULL))
@@ -246,7 +246,7 @@ neap_status import_batch_norm(struct import *m, const struct onnx_node *n) {
   return set_output(m, n, 0, builder_batch_norm(m->builder, x, o, &v));
 }
 
-/* A scale or offset as a vector. */
+/* Returns a scale or offset as a vector. */
 static neap_tensor flat(struct import *m, neap_tensor x) {
   int64_t all = -1;
   return x == NO_TENSOR || neap_shape(m->builder, x, NULL) == 1 ? x : neap_reshape(m->builder, x, 1, &all);
@@ -282,7 +282,7 @@ neap_status import_rms_norm(struct import *m, const struct onnx_node *n) {
   return import_row_norm(m, n, false);
 }
 
-/* Over groups of channels, with a scale and an offset a channel. */
+/* Reads a norm over groups of channels, with a scale and an offset for each channel. */
 static neap_status import_groups(struct import *m, const struct onnx_node *n, int64_t groups) {
   neap_tensor x, gamma, beta;
   TRY(tensor_of(m, n, 0, &x));
@@ -321,7 +321,7 @@ neap_status import_lrn(struct import *m, const struct onnx_node *n) {
   return set_output(m, n, 0, neap_local_response_norm(m->builder, x, o));
 }
 
-/* In training zeros are drawn; evaluation and prediction leave it out. */
+/* Zeros are drawn in training; evaluation and prediction have no dropout. */
 neap_status import_dropout(struct import *m, const struct onnx_node *n) {
   neap_tensor x;
   const struct constant *ratio;
@@ -382,7 +382,7 @@ neap_status import_global_average_pool(struct import *m, const struct onnx_node 
                     neap_reshape(m->builder, neap_global_average_pool(m->builder, x), v->rank, dims));
 }
 
-/* Bilinear, of images. */
+/* Reads a bilinear resize of images. */
 neap_status import_resize(struct import *m, const struct onnx_node *n) {
   neap_tensor x;
   const struct constant *scales, *sizes;

@@ -8,9 +8,9 @@
 #include "base/sha256.h"
 #include "run/variables.h"
 
-/* ---- What the file has ---- */
+/* ---- The contents of the file ---- */
 
-/* Numbers beyond this are those of masks, which training leaves as they are. */
+/* Larger numbers belong to masks, which training does not change. */
 static const float MASK_NUMBER = 1e30f;
 enum { MASK_ELEMENTS = 1 << 22 };
 
@@ -71,9 +71,9 @@ void import_end(struct import *m) {
   region_free(&m->pool.region);
 }
 
-/* ---- What goes in ---- */
+/* ---- Inputs ---- */
 
-/* Inputs of transformers that are known where all tokens count. */
+/* Inputs of transformers whose values are known if all tokens count. */
 static const struct known_input {
   const char *name;
   int64_t first, step; /* the number at place t is first + step t */
@@ -113,7 +113,7 @@ static neap_status find_input(struct model *model) {
   return NEAP_OK;
 }
 
-/* What the model learns from, by the type and rank of its input. */
+/* Finds what the model learns from, by the type and rank of its input. */
 static neap_status find_task(struct model *model, bool masked) {
   static const struct {
     bool integers;
@@ -144,7 +144,7 @@ static bool is_sequence(enum task_kind kind) {
   return kind == TASK_TOKENS || kind == TASK_MASKED || kind == TASK_VECTORS;
 }
 
-/* The dimensions of the input: what is asked for, or the file's, or usual ones. */
+/* Sets the dimensions of the input: those asked for, the file's, or usual ones. */
 static neap_status settle_dims(struct model *model, const neap_model_options *o, int64_t batch) {
   const struct onnx_value *in = model->input;
   const bool sequence = is_sequence(model->kind);
@@ -207,7 +207,7 @@ static neap_status add_inputs(struct model *model) {
   return NEAP_OK;
 }
 
-/* ---- What comes out ---- */
+/* ---- Outputs ---- */
 
 static neap_status find_output(struct model *model) {
   struct import *m = &model->import;
@@ -262,7 +262,7 @@ static neap_status check_options(const char *path, const neap_model_options *o) 
   return NEAP_OK;
 }
 
-/* Reads the file for one shape, up to its output. `batch` above 0: instead of that of the options. Close with
+/* Reads the file for one shape, up to its output. `batch` above 0 replaces that of the options. Close with
  * import_end, whatever the status. */
 static neap_status read_model(struct model *model, const char *path, bool masked, const neap_model_options *o,
                               int64_t batch, const struct import *as_made) {
@@ -277,8 +277,8 @@ static neap_status read_model(struct model *model, const char *path, bool masked
   return find_output(model);
 }
 
-/* Where the file's batch is fixed at another number it is read at that first: what differs then is the batch.
- */
+/* Reads the file; if its batch is fixed at another number, first at that one: the differences show the
+ * batch. */
 static neap_status read_twice(struct model *model, const char *path, bool masked, const neap_model_options *o,
                               struct model *made) {
   *model = *made = (struct model){0};
@@ -293,8 +293,8 @@ static neap_status read_twice(struct model *model, const char *path, bool masked
   return read_model(model, path, masked, o, batch, &made->import);
 }
 
-/* The same; where the length is open and none is asked for, at the largest of the usual ones that the model
- * has places for. */
+/* The same; if the length is open and none is asked for, takes the largest usual one that the model has
+ * positions for. */
 static neap_status read_fitting(struct model *model, const char *path, bool masked,
                                 const neap_model_options *o, struct model *made) {
   enum { LEAST_LENGTH = 8 };
@@ -422,7 +422,7 @@ neap_status onnx_digest(const char *path, char digest[65]) {
 
 /* ---- Plain graphs ---- */
 
-/* Inputs by their names; truths and integers are bytes and i32. */
+/* Adds inputs by their names; truths and integers are bytes and i32. */
 static neap_status add_plain_inputs(struct import *m) {
   for (int32_t i = 0; i < m->file.input_count; i++) {
     const struct onnx_value *in = &m->file.inputs[i];

@@ -4,7 +4,7 @@
 
 enum { DEPTH_LIMIT = 48, LENGTH_DELIMITED = 2 };
 
-/* Reads a number of 7 bits a byte; 0 bytes: no number. */
+/* Reads a number of 7 bits in each byte; returns its length, 0: no number. */
 static size_t read_number(const unsigned char *at, const unsigned char *end, uint64_t *value) {
   *value = 0;
   for (size_t i = 0; at + i < end && i < 10; i++) {
@@ -14,8 +14,8 @@ static size_t read_number(const unsigned char *at, const unsigned char *end, uin
   return 0;
 }
 
-/* The bytes of a field behind its tag; 0: it is damaged. `inside`: how many of them, the last, are its
- * content. */
+/* Returns the bytes of a field after its tag; 0: it is damaged. `inside`: how many of them, at the end, are
+ * its content. */
 static size_t field_bytes(unsigned wire, const unsigned char *at, const unsigned char *end,
                           uint64_t *inside) {
   const size_t left = (size_t)(end - at), number = read_number(at, end, inside);
@@ -50,6 +50,6 @@ static bool is_shallow(const ProtobufCMessageDescriptor *kind, const unsigned ch
 
 neap_status onnx_check_nesting(const char *path, const unsigned char *bytes, size_t count) {
   RETURN_IF(!is_shallow(&onnx__model_proto__descriptor, bytes, bytes + count, 0), NEAP_BAD_FORMAT,
-            "%s: has messages nested more than %d deep; no model has", path, DEPTH_LIMIT);
+            "%s: has messages nested more than %d deep, deeper than any model", path, DEPTH_LIMIT);
   return NEAP_OK;
 }

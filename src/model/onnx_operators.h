@@ -1,4 +1,4 @@
-/* The functions that read nodes, by family; the rows that name them stand in onnx_rows.c. */
+/* The functions that read nodes, by family; onnx_rows.c has the rows that name them. */
 #ifndef NEAP_MODEL_ONNX_OPERATORS_H
 #define NEAP_MODEL_ONNX_OPERATORS_H
 

@@ -1,4 +1,5 @@
-/* The operators of ONNX that are read: a row each. What is known before training needs none (onnx_fold.c). */
+/* The operators of ONNX that are supported: one row each. Values known before training need none
+ * (onnx_fold.c). */
 #include "model/onnx_operators.h"
 
 const struct operator_row operator_rows[] = {

@@ -28,7 +28,7 @@ neap_status import_size(struct import *m, const struct onnx_node *n) {
   return set_constant(m, n, 0, size);
 }
 
-/* The input under another shape; numbers of rows stay such. */
+/* Views the input in another shape; numbers of rows stay such. */
 static neap_status set_view(struct import *m, const struct onnx_node *n, int32_t rank, const int64_t *dims) {
   struct value *v = input_of(m, n, 0), *out;
   neap_tensor x;
@@ -117,7 +117,7 @@ neap_status import_transpose(struct import *m, const struct onnx_node *n) {
   return set_output(m, n, 0, neap_transpose(m->builder, x, order));
 }
 
-/* Where the file has its own batch, the shape gets the one that is asked for. */
+/* Expands; a shape with the file's own batch gets the one asked for. */
 neap_status import_expand(struct import *m, const struct onnx_node *n) {
   const struct constant *wanted;
   neap_tensor x;
@@ -145,7 +145,7 @@ neap_status import_expand(struct import *m, const struct onnx_node *n) {
 
 /* ---- Parts ---- */
 
-/* Of a file with a batch of 1, a part that does not depend on the record is repeated for each. */
+/* Repeats a part that does not depend on the record for each one, if the file has a batch of 1. */
 static neap_tensor as_long(struct import *m, neap_tensor x, int64_t batch) {
   int64_t dims[NEAP_MAX_RANK];
   const int rank = neap_shape(m->builder, x, dims);
@@ -193,7 +193,7 @@ neap_status import_slice(struct import *m, const struct onnx_node *n) {
   return set_output(m, n, 0, x);
 }
 
-/* The sizes of the parts of a split: given, or `count` alike, of which the last may be shorter. */
+/* Gives the sizes of the parts of a split: given, or `count` equal ones, of which the last may be shorter. */
 static neap_status part_sizes(struct import *m, const struct constant *given, int64_t count, int64_t length,
                               int64_t *sizes) {
   const int64_t each = count > 0 ? (length + count - 1) / count : 0;
@@ -263,13 +263,13 @@ neap_status import_sequence_at(struct import *m, const struct onnx_node *n) {
   if (v->parts == NULL || !number_of(m, n, 1, &at))
     return refuse(m, "it is supported for the parts of SplitToSequence, with a known number");
   const int32_t part = axis_of((int64_t)at, v->part_count);
-  if (part < 0) return refuse(m, "there is no part %g", at);
+  if (part < 0) return refuse(m, "part %g does not exist", at);
   return same_value(m, n, &v->parts[part]);
 }
 
 /* ---- Rows by number ---- */
 
-/* How known indices run: each is the first plus a step times its number, or its number in the last axis. */
+/* A run of known indices: each is the first plus a step times its number, or its number in the last axis. */
 struct run {
   int64_t first, step, period;
 };
@@ -295,7 +295,7 @@ static neap_status find_run(struct import *m, const struct value *v, int64_t len
   return refuse(m, "its indices are known, but are not consecutive");
 }
 
-/* Rows that follow one another, or one row again and again, along an axis. */
+/* Gathers consecutive rows, or one row repeatedly, along an axis. */
 static neap_status gather_known(struct import *m, const struct onnx_node *n, int32_t axis,
                                 const struct constant *ids) {
   const struct value *v = input_of(m, n, 0);
@@ -381,7 +381,7 @@ neap_status import_reduce_sum(struct import *m, const struct onnx_node *n) {
 
 /* ---- Pixels and channels ---- */
 
-/* A view of six axes, the axes in another order, and a view of four. */
+/* Makes a view of six axes, permutes the axes, and makes a view of four. */
 static neap_status blocks(struct import *m, const struct onnx_node *n, const int64_t from[6],
                           const int order[6], const int64_t to[4]) {
   neap_tensor x;

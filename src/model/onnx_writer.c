@@ -206,7 +206,7 @@ void writer_output(struct onnx_writer *w, const char *name, int32_t type, int32_
 
 /* ---- The file ---- */
 
-/* What one file may have: sizes in it are of 31 bits. */
+/* The limit on one file: sizes in it have 31 bits. */
 static const uint64_t FILE_LIMIT = (uint64_t)1900 << 20;
 
 struct data_file {
@@ -232,7 +232,7 @@ static Onnx__StringStringEntryProto *entry(struct onnx_writer *w, const char *ke
   return e;
 }
 
-/* Moves a tensor's data behind those of the others. */
+/* Moves a tensor's data after those of the others. */
 static void move_out(struct onnx_writer *w, Onnx__TensorProto *t, const char *location, uint64_t *offset,
                      ProtobufCBinaryData *part) {
   char number[2][24];
@@ -269,7 +269,7 @@ static neap_status write_external(struct onnx_writer *w, const char *path) {
   return file_write(file, write_data, &data);
 }
 
-/* What protobuf-c writes goes to the file. */
+/* Writes the output of protobuf-c to the file. */
 struct sink {
   ProtobufCBuffer base;
   FILE *file;

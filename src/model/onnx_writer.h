@@ -1,4 +1,4 @@
-/* ONNX graphs being made, and their files. Everything lies in the writer's region; what fails, fails in
+/* Builds ONNX graphs and writes their files. All memory is the writer's region; every failure shows in
  * onnx_write. */
 #ifndef NEAP_MODEL_ONNX_WRITER_H
 #define NEAP_MODEL_ONNX_WRITER_H
@@ -25,38 +25,38 @@ struct onnx_writer {
 /* Keeps the first failure, with this thread's message. */
 void writer_fail(struct onnx_writer *w, neap_status status);
 
-/* A name that nothing else has. */
+/* Returns a name that nothing else has. */
 const char *writer_name(struct onnx_writer *w, const char *stem);
 
-/* Adds a node of one output; gives its name. Inputs that are NULL are not given. `output`: NULL: a new name.
- */
+/* Adds a node of one output; returns its name. Inputs that are NULL are not given. `output` NULL: a new
+ * name. */
 const char *writer_node(struct onnx_writer *w, const char *op, const char *output, int32_t count,
                         const char *const *inputs);
 #define NODE(w, op, ...)                                                                                     \
   writer_node(w, op, NULL, (int32_t)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)),           \
               (const char *const[]){__VA_ARGS__})
 
-/* The name of the node that was added last becomes PREFIX and its output. */
+/* Names the last node PREFIX and its output. */
 void writer_prefix(struct onnx_writer *w, const char *prefix);
-/* Attributes of the node that was added last. */
+/* Set attributes of the last node. */
 void writer_integer(struct onnx_writer *w, const char *name, int64_t value);
 void writer_real(struct onnx_writer *w, const char *name, float value);
 void writer_text(struct onnx_writer *w, const char *name, const char *value);
 void writer_integers(struct onnx_writer *w, const char *name, int32_t count, const int64_t *values);
 
-/* Adds a tensor of known values, which are copied but for the floats of writer_weight, borrowed until the
- * end. */
+/* Add a tensor of known values, which are copied, except the floats of writer_weight, which are borrowed
+ * until the end. */
 const char *writer_integers_tensor(struct onnx_writer *w, int32_t count, const int64_t *values);
 const char *writer_number(struct onnx_writer *w, float value); /* of rank 0 */
 const char *writer_reals(struct onnx_writer *w, int32_t rank, const int64_t *dims, const float *values);
 void writer_weight(struct onnx_writer *w, const char *name, int32_t rank, const int64_t *dims,
                    const float *values);
 
-/* A dimension of -1 is open: "batch" where it is the first. */
+/* Adds an input. A dimension of -1 is open: "batch" if it is the first. */
 void writer_input(struct onnx_writer *w, const char *name, int32_t type, int32_t rank, const int64_t *dims);
 void writer_output(struct onnx_writer *w, const char *name, int32_t type, int32_t rank, const int64_t *dims);
 
-/* Writes the file, whole or not at all; weights beyond what one file may have go to PATH.data beside it.
+/* Writes the file, completely or not at all; weights beyond the limit of one file go to PATH.data next to it.
  * Fails with the first failure of any call. */
 neap_status onnx_write(struct onnx_writer *w, const char *path, const char *title);
 void writer_free(struct onnx_writer *w);

@@ -9,7 +9,7 @@
 
 #define STATE ".quant_state.bitsandbytes__"
 
-/* ---- What is read ---- */
+/* ---- Supported weights ---- */
 
 neap_status packed_weight_check(const char *config_path, const json_t *config) {
   const char *method = json_string_value(json_object_get(config, "quant_method")),
@@ -36,7 +36,7 @@ static neap_status read_bytes(const struct safetensors *file, const struct safet
   return file_need_at(file->path, fileno(file->file), t->offset + at, data, (size_t)bytes);
 }
 
-/* A tensor beside the weight; NULL where it is missing. */
+/* Finds a tensor that belongs to the weight; NULL if it is missing. */
 static neap_status find_beside(const struct weight_files *files, const char *name, const char *ending,
                                struct region *region, const struct weight_tensor **found) {
   const char *whole = region_format(region, "%s%s", name, ending);
@@ -126,7 +126,7 @@ static neap_status read_state(const json_t *state, const char *path, struct pack
 
 static uint64_t ceiling(int64_t count, int64_t by) { return (uint64_t)((count + by - 1) / by); }
 
-/* The table that numbers stand in is that of Neap's blocks. */
+/* Fails unless the table of numbers is that of Neap's blocks. */
 static neap_status check_table(const struct weight_tensor *tensor) {
   const struct safetensors *file = tensor->file;
   float map[16], own[64];
@@ -196,7 +196,7 @@ neap_status packed_weight_find(const struct weight_files *files, const struct we
 
 enum { PART = 64 }; /* blocks of 64 numbers that are read at once */
 
-/* As bitsandbytes has it: a product, which is rounded, and a sum. */
+/* Computes scales as bitsandbytes does: a product, which is rounded, and a sum. */
 static neap_status read_scales(const struct packed_weight *p, int64_t first, int64_t count, float *scales) {
   uint8_t bytes[PART];
   float nested = 0;
@@ -213,7 +213,7 @@ static neap_status read_scales(const struct packed_weight *p, int64_t first, int
   return NEAP_OK;
 }
 
-/* Blocks [first, first + count) of nf4, of which the tensor's last may be short. */
+/* Reads blocks [first, first + count) of nf4; the tensor's last may be short. */
 static neap_status read_part(const struct packed_weight *p, int64_t first, int64_t count,
                              struct nf4 *blocks) {
   const int64_t per_scale = p->block / 64, scale = first / per_scale;

@@ -1,6 +1,6 @@
-/* Weights that bitsandbytes packed in 4 bits (NF4), in the safetensors of a folder: beside NAME, of bytes
- * with two numbers each, NAME.absmax, NAME.quant_map, NAME.quant_state.bitsandbytes__nf4 (JSON), and where
- * scales are quantised themselves NAME.nested_absmax and NAME.nested_quant_map. */
+/* Weights that bitsandbytes packed in 4 bits (NF4), in the safetensors of a folder. NAME has bytes with two
+ * numbers each; with it come NAME.absmax, NAME.quant_map, NAME.quant_state.bitsandbytes__nf4 (JSON) and, if
+ * scales are quantised too, NAME.nested_absmax and NAME.nested_quant_map. */
 #ifndef NEAP_MODEL_PACKED_WEIGHT_H
 #define NEAP_MODEL_PACKED_WEIGHT_H
 
@@ -17,19 +17,19 @@ struct packed_weight {
   float nested_map[256], offset; /* a scale is nested_map[byte] * nested_absmax + offset */
 };
 
-/* Fails where quantization_config of config.json, which may be NULL, is not that of such weights;
+/* Fails unless quantization_config of config.json, which may be NULL, is that of such weights;
  * NEAP_UNSUPPORTED names the method. */
 neap_status packed_weight_check(const char *config_path, const json_t *config);
 
-/* Finds how the tensor is packed, in the region; `*out` is NULL where it is not. NEAP_UNSUPPORTED: it is of
- * another type or table. NEAP_BAD_FORMAT: what belongs to it is missing or damaged. */
+/* Finds how the tensor is packed, in the region; `*out` is NULL if it is not packed. NEAP_UNSUPPORTED: it has
+ * another type or table. NEAP_BAD_FORMAT: one of its tensors is missing or damaged. */
 neap_status packed_weight_find(const struct weight_files *files, const struct weight_tensor *tensor,
                                struct region *region, const struct packed_weight **out);
 
-/* Reads all numbers, those of bitsandbytes' dequantize_4bit in f32. */
+/* Reads all numbers: those of bitsandbytes' dequantize_4bit in f32. */
 neap_status packed_weight_read(const struct packed_weight *p, float *data);
 
-/* Whether rows can be blocks of nf4, and such blocks of rows: they give the same numbers. */
+/* Returns true if rows can be blocks of nf4; and reads such blocks of rows: they give the same numbers. */
 bool packed_weight_has_blocks(const struct packed_weight *p);
 neap_status packed_weight_read_blocks(const struct packed_weight *p, int64_t first_row, int64_t rows,
                                       void *blocks);

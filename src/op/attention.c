@@ -1,4 +1,4 @@
-/* Attention, and the rotary embedding of the positions that it is to tell apart. */
+/* Attention, and the rotary embedding of positions. */
 #include "op/attention.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- Attention ---- */
 
-/* Slots. Where places are given, they come last: ATTENTION_PLACES, backward ATTENTION_BACK_PLACES. */
+/* Slots. Places, where given, come last: ATTENTION_PLACES, or backward ATTENTION_BACK_PLACES. */
 enum { QUERIES, KEYS, VALUES, LENGTHS, RESULT, LOG_SUM, RESULT_GRADIENT };
 
 static const struct attribute_row attention_attributes[] = {
@@ -52,8 +52,8 @@ static neap_status check_packed(const struct node *node, const struct tensor *q)
   const int64_t heads = q->dims[2], key_heads = node->attributes.attention.key_heads;
   RETURN_IF(key_heads < 1 || key_heads > (heads - 1) / 2 || (heads - 2 * key_heads) % key_heads != 0,
             NEAP_INVALID_ARGUMENT,
-            "Attention '%s': the %lld heads of '%s' %s are not H heads of queries and twice %lld of keys and "
-            "values, where the second number divides H",
+            "Attention '%s': the %lld heads of '%s' %s must be H heads of queries and twice %lld heads of "
+            "keys and values, where the second number divides H",
             node->name, (long long)heads, q->name, shape_text(q).text, (long long)key_heads);
   return NEAP_OK;
 }
@@ -64,7 +64,8 @@ static neap_status check_apart(const struct node *node, const struct tensor *q, 
             "Attention '%s': give both keys and values, or neither where '%s' holds all three", node->name,
             q->name);
   RETURN_IF(node->attributes.attention.key_heads != 0, NEAP_INVALID_ARGUMENT,
-            "Attention '%s': the number of key heads is that of '%s'; it is given for packed operands alone",
+            "Attention '%s': the number of key heads must be 0 here, as '%s' has its own; it is only for "
+            "packed operands",
             node->name, k->name);
   TRY(need_same_shape(node, k, v));
   TRY(need_same_type(node, q, k));
@@ -109,7 +110,7 @@ static neap_status infer_attention(const struct neap_graph *graph, const struct 
   return NEAP_OK;
 }
 
-/* Pairs of a query and a key that it sees, by sequence and head, where nothing is said of lengths. */
+/* The pairs of a query and a key that it sees, over all sequences and heads, if no lengths are given. */
 static double visible_pairs(const struct attention_shape *s, const struct attention_attributes *a) {
   double pairs = 0;
   for (int64_t i = 0; i < s->queries; i++) {
@@ -125,7 +126,8 @@ static double visible_pairs(const struct attention_shape *s, const struct attent
   return pairs;
 }
 
-/* Products with keys and with values; backward both again, and three for the gradients. */
+/* The forward pass has products with keys and with values. The backward pass repeats both and has three
+ * more. */
 static double flops_attention(const struct neap_graph *graph, const struct node *node) {
   const struct attention_shape s = attention_shape_of(graph, node);
   const double products = node->op == OP_ATTENTION ? 2 : 5;
@@ -218,11 +220,10 @@ static neap_status infer_rotary(const struct neap_graph *graph, const struct nod
   TRY(need_real(graph, node, 4, "[N, T, heads, D]"));
   TRY(need_position(node, node_input(graph, node, ROTARY_POSITION)));
   const struct tensor *x = node_input(graph, node, ROTARY_X);
-  RETURN_IF(
-      x->dims[3] % 2 != 0 || a->heads < 0 || a->heads > x->dims[2], NEAP_INVALID_ARGUMENT,
-      "Rotary '%s': %lld heads of '%s' %s cannot be turned: it must have as many, and an even number of "
-      "elements in each",
-      node->name, (long long)a->heads, x->name, shape_text(x).text);
+  RETURN_IF(x->dims[3] % 2 != 0 || a->heads < 0 || a->heads > x->dims[2], NEAP_INVALID_ARGUMENT,
+            "Rotary '%s': cannot turn %lld heads of '%s' %s: it must have at least that number of heads, "
+            "with an even number of elements in each",
+            node->name, (long long)a->heads, x->name, shape_text(x).text);
   RETURN_IF(!(a->base > 0 && a->base < INFINITY), NEAP_INVALID_ARGUMENT,
             "Rotary '%s': base %g must be positive", node->name, (double)a->base);
   const struct rotary_scaling *s = &a->scaling;

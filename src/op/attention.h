@@ -1,10 +1,10 @@
-/* The shape of attention, whose queries, keys and values are given apart or packed. */
+/* The shape of attention; queries, keys and values are separate tensors or one packed tensor. */
 #ifndef NEAP_OP_ATTENTION_H
 #define NEAP_OP_ATTENTION_H
 
 #include "op/op.h"
 
-/* Slots of the places of queries, forward and backward; nodes without them have fewer inputs. */
+/* The slot of the queries' places, forward and backward; nodes without places have fewer inputs. */
 enum { ATTENTION_PLACES = 4, ATTENTION_BACK_PLACES = 7 };
 
 struct attention_shape {
@@ -13,7 +13,7 @@ struct attention_shape {
   float scale;
 };
 
-/* The shape of a node, forward or backward, that has been inferred. */
+/* Returns the shape of a forward or backward node whose shapes have been inferred. */
 struct attention_shape attention_shape_of(const struct neap_graph *graph, const struct node *node);
 
 #endif

@@ -1,4 +1,4 @@
-/* The public builder: a graph from calls that need no checking until the end. */
+/* The public builder: makes a graph from calls whose errors need no check until the end. */
 #include "op/builder.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ void neap_builder_free(neap_builder *b) {
   free(b);
 }
 
-/* ---- What short forms build with ---- */
+/* ---- Helpers of the short forms ---- */
 
 neap_tensor builder_fail(neap_builder *b, neap_status status) {
   if (b->status == NEAP_OK) {
@@ -43,7 +43,8 @@ bool builder_ready(const neap_builder *b) { return b != NULL && b->graph != NULL
 bool builder_usable(neap_builder *b, neap_tensor x) {
   if (!builder_ready(b)) return false;
   if (x >= 0 && (size_t)x < b->graph->tensors.count) return true;
-  builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "graph '%s': there is no tensor %d", b->graph->name, x));
+  builder_fail(b,
+               neap_fail(NEAP_INVALID_ARGUMENT, "graph '%s': tensor %d does not exist", b->graph->name, x));
   return false;
 }
 
@@ -62,11 +63,12 @@ struct neap_graph *builder_graph(neap_builder *b) {
 
 int32_t builder_stream(neap_builder *b) { return b != NULL ? b->streams++ : 0; }
 
-/* A name that would be cut is refused: two could become one. */
+/* Fails if the name would be cut, since two names could become one. */
 static bool fits(neap_builder *b, const char *name) {
   if (strlen(name) < NAME_LIMIT) return true;
-  builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "'%.32s...': a name of %zu bytes, at most %d are possible",
-                            name, strlen(name), NAME_LIMIT - 1));
+  builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                            "'%.32s...': a name of %zu bytes is too long; the limit is %d", name,
+                            strlen(name), NAME_LIMIT - 1));
   return false;
 }
 
@@ -146,7 +148,7 @@ neap_tensor neap_input(neap_builder *b, const char *name, neap_dtype dtype, int 
       (dtype != NEAP_F32 && dtype != NEAP_I32 && dtype != NEAP_U8))
     return builder_fail(
         b, neap_fail(NEAP_INVALID_ARGUMENT,
-                     "input '%s': 1 to %d dimensions of f32, i32 or u8 are possible, not %d of %s",
+                     "input '%s': must have 1 to %d dimensions and type f32, i32 or u8 (got %d of %s)",
                      name != NULL ? name : "", NEAP_MAX_RANK, rank,
                      (uint32_t)dtype < (uint32_t)dtype_count ? dtype_rows[dtype].name : "another type"));
   if (!fits(b, name)) return FAILED;
@@ -165,8 +167,8 @@ neap_tensor neap_parameter(neap_builder *b, const char *name, int rank, const in
       (o.initial == NEAP_INITIAL_HE && rank < 2))
     return builder_fail(
         b, neap_fail(NEAP_INVALID_ARGUMENT,
-                     "parameter '%s': 1 to %d dimensions of f32, bf16 or f16, a known way to begin (HE: 2 "
-                     "dimensions or more) and a scale that is not negative are possible",
+                     "parameter '%s': must have 1 to %d dimensions, type f32, bf16 or f16, a known initial "
+                     "rule (HE needs 2 dimensions or more) and a scale of 0 or more",
                      name != NULL ? name : "", NEAP_MAX_RANK));
   if (!fits(b, name)) return FAILED;
   struct tensor tensor = {.dtype = o.dtype,
@@ -212,7 +214,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* What is found by its name, in a session or in a file of weights, has one of its own. */
+/* Fails if two inputs or two variables have one name; sessions and weights files find them by name. */
 static neap_status check_names(const struct neap_graph *graph) {
   VECTOR(const char *) names = {0};
   TRY(vector_reserve(&names, graph->tensors.count + 1));
@@ -234,13 +236,14 @@ static neap_status check_names(const struct neap_graph *graph) {
 }
 
 neap_status neap_builder_finish(neap_builder *b, neap_tensor loss, neap_graph **graph) {
-  RETURN_IF(b == NULL, NEAP_OUT_OF_MEMORY, "there is no builder: out of memory");
-  RETURN_IF(graph == NULL, NEAP_INVALID_ARGUMENT, "neap_builder_finish needs a place for the graph");
+  RETURN_IF(b == NULL, NEAP_OUT_OF_MEMORY, "cannot create a builder: out of memory");
+  RETURN_IF(graph == NULL, NEAP_INVALID_ARGUMENT, "neap_builder_finish: the pointer for the graph is NULL");
   RETURN_IF(b->status != NEAP_OK, b->status, "%s", b->message);
-  RETURN_IF(b->graph == NULL, NEAP_INVALID_ARGUMENT, "this builder has given its graph away already");
+  RETURN_IF(b->graph == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_builder_finish: this builder has already given its graph away");
   struct neap_graph *g = b->graph;
-  RETURN_IF(loss >= 0 && (size_t)loss >= g->tensors.count, NEAP_INVALID_ARGUMENT, "there is no tensor %d",
-            loss);
+  RETURN_IF(loss >= 0 && (size_t)loss >= g->tensors.count, NEAP_INVALID_ARGUMENT,
+            "neap_builder_finish: tensor %d does not exist", loss);
   RETURN_IF(loss < 0 && g->outputs.count == 0, NEAP_INVALID_ARGUMENT,
             "graph '%s' has neither a loss nor an output (neap_output)", g->name);
   if (loss >= 0) {

@@ -1,4 +1,4 @@
-/* What the families' short forms build with. */
+/* Helpers of the short forms, which are the builder's calls. */
 #ifndef NEAP_OP_BUILDER_H
 #define NEAP_OP_BUILDER_H
 
@@ -6,36 +6,36 @@
 
 enum { NAME_LIMIT = 128, FAILED = -1 };
 
-/* Whether calls can go on: the builder is there, has its graph, and nothing has failed. */
+/* Returns true if the builder exists, still has its graph and has not failed. */
 bool builder_ready(const neap_builder *b);
 
-/* The same, and `x` is one of its tensors; else it fails. */
+/* Returns true if the builder is ready and `x` is one of its tensors; a wrong `x` is a failure. */
 bool builder_usable(neap_builder *b, neap_tensor x);
 
-/* Tensor `x`, which is usable; valid until the next tensor is added. */
+/* Returns tensor `x`, which must be usable; valid until the next tensor is added. */
 const struct tensor *builder_tensor(const neap_builder *b, neap_tensor x);
 
-/* An axis of `x` counted from the front, as attributes have it: negative ones are given from the end. One
- * that is missing stays as it is, for need_axis to refuse. */
+/* Returns an axis of `x` counted from the front; a negative axis counts from the end. An axis that does not
+ * exist is returned unchanged, for need_axis to refuse. */
 int64_t builder_axis(neap_builder *b, neap_tensor x, int axis);
 
-/* Keeps the first failure, with the message of this thread; gives FAILED. */
+/* Keeps the first failure and this thread's message; returns FAILED. */
 neap_tensor builder_fail(neap_builder *b, neap_status status);
 
-/* The next name for such a node: "scope.conv1". */
+/* Takes the next name for an operator: "scope.conv1". */
 void builder_name(neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 
-/* The name that builder_name would give next. */
+/* Writes the name that builder_name would take. */
 void builder_peek(const neap_builder *b, enum op op, char name[2 * NAME_LIMIT]);
 
-/* "owner.part", a parameter or state. */
+/* Adds a parameter or a state called "owner.part". */
 neap_tensor builder_variable(neap_builder *b, const char *owner, const char *part, neap_dtype dtype,
                              neap_role role, neap_initial initial, int32_t rank, const int64_t *dims);
 
-/* The attributes with what their zeros mean, by the rows of the operator. */
+/* Returns the attributes with each 0 replaced by what the operator's rows say it means. */
 union attributes builder_attributes(enum op op, union attributes given);
 
-/* Adds a node under that name; gives its first output. Inputs may be NO_TENSOR. `outputs` may be NULL. */
+/* Adds a node called `name` and returns its first output. Inputs may be NO_TENSOR, `outputs` NULL. */
 neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union attributes attributes,
                           const int32_t *inputs, int32_t count, int32_t *outputs);
 
@@ -43,26 +43,26 @@ neap_tensor builder_apply(neap_builder *b, enum op op, const char *name, union a
 neap_tensor builder_next(neap_builder *b, enum op op, union attributes attributes, const int32_t *inputs,
                          int32_t count);
 
-/* A random stream that no other node has. */
+/* Returns a random stream that no other node has. */
 int32_t builder_stream(neap_builder *b);
 
-/* The same elements as `x` under another shape, whose dimensions are known to fit. */
+/* Adds a view of `x` with another shape, which must have as many elements. */
 neap_tensor builder_view(neap_builder *b, neap_tensor x, int32_t rank, const int64_t *dims);
 
-/* What a batch norm has: parameters and running statistics [C] of f32. */
+/* The variables of a batch norm: parameters and running statistics, all [C] of f32. */
 struct batch_norm_variables {
   neap_tensor gamma, beta, running_mean, running_variance;
 };
 
-/* Batch norm with variables that exist; NULL: it makes its own. */
+/* Adds a batch norm with existing variables, or with its own if `given` is NULL. */
 neap_tensor builder_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options options,
                                const struct batch_norm_variables *given);
 
-/* A norm of rows with gamma and beta that exist, or NO_TENSOR. */
+/* Adds a norm of rows; gamma and beta exist or are NO_TENSOR. */
 neap_tensor builder_row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes attributes,
                              neap_tensor gamma, neap_tensor beta);
 
-/* Rows turned by their positions; `position` [1] or NO_TENSOR. */
+/* Turns rows by their positions; `position` is [1] or NO_TENSOR. */
 neap_tensor builder_rotary(neap_builder *b, neap_tensor x, struct rotary_attributes attributes,
                            neap_tensor position);
 

@@ -8,7 +8,7 @@ static const struct attribute_row attributes[] = {
     ATTRIBUTE(conv.padding[1], INTEGER),      ATTRIBUTE(conv.output_padding, INTEGER),
 };
 
-/* Of a convolution in any direction: 2 N K H' W' (C / groups) R S, from the larger pair of its tensors. */
+/* The FLOPs of a convolution in any direction: 2 N K H' W' (C / groups) R S, from its larger two tensors. */
 static double flops(const struct neap_graph *graph, const struct node *node) {
   const struct tensor *w, *y;
   if (node->op == OP_CONV) {
@@ -49,7 +49,8 @@ static neap_status infer_conv(const struct neap_graph *graph, const struct node 
   return NEAP_OK;
 }
 
-/* Whether it is a matrix product of each pixel's channels; then so is its gradient by data. */
+/* Returns true if the convolution, and so its gradient by data, is a matrix product of each pixel's
+ * channels. */
 static bool is_product(const struct conv_attributes *a, const struct tensor *weights) {
   return weights->dims[2] == 1 && weights->dims[3] == 1 && a->stride == 1 && a->groups == 1 &&
          a->padding[0] == 0 && a->padding[1] == 0;
@@ -120,7 +121,7 @@ neap_tensor neap_conv_with(neap_builder *b, neap_tensor x, neap_tensor weight, n
   return builder_apply(b, OP_CONV, name, a, (int32_t[]){x, weight, NO_TENSOR, bias}, 4, NULL);
 }
 
-/* The parameters take the name that the layer will get. */
+/* The parameters are named after the layer, whose name comes next. */
 neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
@@ -143,8 +144,8 @@ neap_tensor neap_conv(neap_builder *b, neap_tensor x, neap_conv_options o) {
 
 /* ---- Transposed convolution ---- */
 
-/* (size - 1) stride - 2 padding + window + output_padding: the sizes that a convolution with this window
- * takes to `size` are as many as its stride, and output_padding says which. */
+/* The size is (size - 1) stride - 2 padding + window + output_padding. A convolution with this window takes
+ * `stride` different sizes to `size`; output_padding picks one. */
 static neap_status infer_conv_transposed(const struct neap_graph *graph, const struct node *node,
                                          struct tensor *outputs) {
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
@@ -168,7 +169,7 @@ static neap_status infer_conv_transposed(const struct neap_graph *graph, const s
                           __builtin_add_overflow(size, w->dims[i], &size) ||
                           __builtin_add_overflow(size, a->output_padding, &size);
     RETURN_IF(overflow || size < 1, NEAP_INVALID_ARGUMENT,
-              "ConvTransposed '%s': padding %lld leaves nothing of the %lld pixels of '%s' %s", node->name,
+              "ConvTransposed '%s': padding %lld leaves no pixel of the %lld of '%s' %s", node->name,
               (long long)padding, (long long)x->dims[i], x->name, shape_text(x).text);
     TRY(window_count(node, x, (struct window_axis){size, w->dims[i], a->stride, padding, 1, false}, &count));
     outputs[0].dims[i] = size;

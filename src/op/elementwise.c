@@ -6,7 +6,7 @@
 static const struct attribute_row scalar_attributes[] = {ATTRIBUTE(scalar.a, REAL),
                                                          ATTRIBUTE(scalar.b, REAL)};
 
-/* The numbers that an operator is given. */
+/* How many numbers an operator takes. */
 #define NUMBERS(op) ((op) == OP_CLIP || (op) == OP_SCALE ? 2 : (op) == OP_POWER ? 1 : 0)
 
 enum keeps { KEEPS_X, KEEPS_Y, KEEPS_NOTHING };
@@ -43,7 +43,7 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
                                                 .attribute_count = NUMBERS(OP_##NAME)};
 #include "op/elementwise_list.h"
 
-/* neap_<id> of what takes no number. */
+/* Defines neap_<id> for an operator without numbers. */
 #define SHORT_FORM(id, NAME)                                                                                 \
   neap_tensor neap_##id(neap_builder *b, neap_tensor x) {                                                    \
     return builder_next(b, OP_##NAME, (union attributes){0}, &x, 1);                                         \
@@ -90,7 +90,7 @@ const struct op_row op_row_relu_mask_backward = {"ReluMaskBackward",  "gradient 
 
 /* ---- Two tensors ---- */
 
-/* Dimensions from the last one on are equal, or 1 in one of the two. */
+/* Dimensions, counted from the last, must be equal, or 1 in one tensor. */
 static neap_status infer_binary(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
   TRY(need_real(graph, node, -1, "tensors"));
@@ -168,7 +168,8 @@ static neap_status infer_where(const struct neap_graph *graph, const struct node
                                struct tensor *outputs) {
   const struct tensor *mask = node_input(graph, node, 0), *x = node_input(graph, node, 1),
                       *y = node_input(graph, node, 2), *like = x != NULL ? x : y;
-  RETURN_IF(like == NULL, NEAP_INVALID_ARGUMENT, "Where '%s': there is no tensor to choose from", node->name);
+  RETURN_IF(like == NULL, NEAP_INVALID_ARGUMENT, "Where '%s': at least one of the two tensors is needed",
+            node->name);
   if (x != NULL && y != NULL) TRY(need_same_shape(node, x, y));
   bool fits = mask->dtype == NEAP_U8 && mask->rank <= like->rank;
   for (int32_t i = 0; fits && i < mask->rank; i++)
@@ -181,7 +182,7 @@ static neap_status infer_where(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
-/* Each side gets the gradient where it was taken, else 0. */
+/* Each side gets the gradient of the elements that were taken from it, and 0 elsewhere. */
 static neap_status gradient_where(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]];
   for (int side = 1; side <= 2; side++) {
@@ -227,7 +228,7 @@ static neap_status infer_cast(const struct neap_graph *graph, const struct node 
                               struct tensor *outputs) {
   const int32_t dtype = node->attributes.dtype;
   RETURN_IF(!dtype_is_known(dtype) || !dtype_is_real(dtype), NEAP_INVALID_ARGUMENT,
-            "Cast '%s': type %d is not one of real numbers", node->name, dtype);
+            "Cast '%s': type %d is not a type of real numbers", node->name, dtype);
   outputs[0] = value_like(node_input(graph, node, 0));
   outputs[0].dtype = (neap_dtype)dtype;
   return NEAP_OK;
@@ -246,7 +247,7 @@ const struct op_row op_row_cast = {"Cast",        "the same elements in another 
 neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
   if (builder_ready(b) && !(dtype_is_known(dtype) && type_set_has(TYPES_FLOAT, dtype)))
     return builder_fail(
-        b, neap_fail(NEAP_INVALID_ARGUMENT, "Cast: f32, bf16 and f16 are possible, not type %d", (int)dtype));
+        b, neap_fail(NEAP_INVALID_ARGUMENT, "Cast: the type must be f32, bf16 or f16 (got %d)", (int)dtype));
   return builder_next(b, OP_CAST, (union attributes){.dtype = (int32_t)dtype}, &x, 1);
 }
 

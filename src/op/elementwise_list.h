@@ -2,20 +2,21 @@
  *
  *     UNARY(NAME, id, "Name", "summary", KEEPS, value, slope)
  *
- * `value` is y, made of x and the attributes a and b. `slope` is dx, made of dy and of what the gradient
- * keeps: x where KEEPS is X, y where it is Y, nothing where it is NOTHING. A row is all that such an operator
- * is: its enum, shapes, gradient and kernels of every backend are made from it; neap.h declares neap_<id>.
+ * `value` is y, computed from x and the attributes a and b. `slope` is dx, computed from dy and from the
+ * tensor that the gradient keeps: x if KEEPS is X, y if it is Y, none if it is NOTHING. A row is all of an
+ * operator: its enum, shapes, gradient and kernels of every backend are made from it; neap.h declares
+ * neap_<id>.
  *
  *     BINARY(NAME, id, "Name", "summary", value)
  *
- * `value` is made of x and y, one of which may be broadcast; gradients are operators of their own
+ * `value` is computed from x and y, one of which may be broadcast; gradients are operators of their own
  * (elementwise.c).
  *
- * NaN stays NaN: a comparison with it is false, so what is chosen then is the branch that has it.
+ * NaN stays NaN: a comparison with it is false, and the branch that is then chosen returns it.
  *
  * The expressions are compiled in float and in double. `real` is their type; EXP, LOG, TANH, ERF, SQRT and
- * POWER(x, a) are functions of it. A macro that is not defined means nothing; both are undefined behind
- * the list. */
+ * POWER(x, a) are functions of it. A macro that is not defined has no effect; both are undefined at the end
+ * of the list. */
 #ifndef UNARY
 #define UNARY(...)
 #endif

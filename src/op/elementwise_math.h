@@ -1,6 +1,6 @@
-/* What the expressions of elementwise_list.h are made of. Whoever includes it defines `real` and the
- * functions EXP(x), LOG(x), TANH(x), ERF(x), SQRT(x) and POWER(x, a) first: as macros with arguments, since
- * rows have the same names. */
+/* The terms of the expressions in elementwise_list.h. A file that includes it first defines `real` and the
+ * functions EXP(x), LOG(x), TANH(x), ERF(x), SQRT(x) and POWER(x, a), as macros with arguments, since rows
+ * have the same names. */
 
 #define HALF             ((real)0.5)
 #define SQRT_HALF        ((real)0.70710678118654752)

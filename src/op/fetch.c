@@ -1,4 +1,4 @@
-/* Parameters that lie on disk. A rewrite makes these nodes (rewrite/fetch.c). */
+/* Reads parameters from disk. A rewrite makes these nodes (rewrite/fetch.c). */
 #include "op/op.h"
 
 static neap_status infer_fetch(const struct neap_graph *graph, const struct node *node,
@@ -10,7 +10,7 @@ static neap_status infer_fetch(const struct neap_graph *graph, const struct node
 const struct op_row op_row_fetch = {"Fetch", "a parameter, read from the model's file", .output_count = 1,
                                     .infer = infer_fetch, .takes = {TYPES_FLOAT | TYPES_QUANTISED}};
 
-/* What the rows of a table in blocks become. */
+/* The type of the rows that are read from a table in blocks. */
 static const struct attribute_row fetch_rows_attributes[] = {ATTRIBUTE(dtype, INT32)};
 
 static neap_status infer_fetch_rows(const struct neap_graph *graph, const struct node *node,

@@ -1,4 +1,4 @@
-/* Activations that one half of the last axis gives the other (Dauphin et al. 2017, Shazeer 2020). */
+/* Activations in which one half of the last axis gates the other (Dauphin et al. 2017, Shazeer 2020). */
 #include "op/builder.h"
 
 static neap_status infer_gated(const struct neap_graph *graph, const struct node *node,
@@ -6,14 +6,14 @@ static neap_status infer_gated(const struct neap_graph *graph, const struct node
   const struct tensor *x = node_input(graph, node, 0);
   TRY(need_real(graph, node, -1, "a tensor"));
   RETURN_IF(x->dims[x->rank - 1] % 2 != 0, NEAP_INVALID_ARGUMENT,
-            "%s '%s': the last axis of '%s' %s does not have two halves", node_row(node)->name, node->name,
-            x->name, shape_text(x).text);
+            "%s '%s': the last axis of '%s' %s must be even", node_row(node)->name, node->name, x->name,
+            shape_text(x).text);
   outputs[0] = value_like(x);
   outputs[0].dims[x->rank - 1] /= 2;
   return NEAP_OK;
 }
 
-/* Not where dimension 0 is the one that has halves. */
+/* Zeroes the split if the axis with the two halves is dimension 0. */
 static void split_gated(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
   if (node_input(graph, node, 0)->rank < 2) *split = (struct row_split){0};
 }

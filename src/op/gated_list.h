@@ -1,9 +1,9 @@
-/* Gated activations: of x [..., 2K], whose halves along the last axis are a and b, to [..., K]. Define
+/* Gated activations: they take x [..., 2K], whose halves along the last axis are a and b, to [..., K]. Define
  *
  *     GATED(NAME, id, "Name", "summary", value, slope_a, slope_b)
  *
- * and include this. `value` is y, made of a and b; `slope_a` and `slope_b` are the gradients of both, made of
- * a, b and dy. The expressions are compiled as those of elementwise_list.h. */
+ * and include this. `value` is y, computed from a and b; `slope_a` and `slope_b` are both gradients, computed
+ * from a, b and dy. The expressions are compiled as those of elementwise_list.h. */
 
 GATED(GLU, glu, "Glu", "a sigmoid(b) of two halves", a *SIGMOID(b), dy *SIGMOID(b),
       dy *a *SIGMOID(b) * (1 - SIGMOID(b)))

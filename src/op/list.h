@@ -1,5 +1,5 @@
 /* The one list of operators, by family. Define OP(NAME, id) and include this: the enum, the declarations and
- * the tables of the graph side and of every backend are made from it. NAME stands behind OP_, `id` names the
+ * the tables of the graph side and of every backend are made from it. The enum has OP_NAME; `id` names the
  * row and the kernels. A gradient operator is named after its forward one. */
 
 /* convolution.c */
@@ -84,7 +84,7 @@ OP(ROTARY, rotary)     /* x, [position] -> y: pairs turned by their position; it
 /* sequence.c */
 OP(POSITIONS, positions)               /* -> y: sines and cosines of a row's position */
 OP(SEQUENCE_MASK, sequence_mask)       /* x, lengths -> y: rows beyond a length are 0; its own gradient */
-OP(SEQUENCE_LENGTHS, sequence_lengths) /* ids -> how many stand before the first negative one */
+OP(SEQUENCE_LENGTHS, sequence_lengths) /* ids -> how many come before the first negative one */
 /* state.c */
 OP(CACHE_WRITE, cache_write) /* cache, rows, [position]; updates the cache: some of its rows */
 /* loss.c */
@@ -115,10 +115,10 @@ OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */
 /* quantised.c */
 OP(DEQUANTISE, dequantise) /* a parameter in a quantised type -> its numbers; made by a rewrite */
-/* fetch.c: of a parameter that lies on disk; made by a rewrite */
+/* fetch.c: for parameters on disk; made by a rewrite */
 OP(FETCH, fetch)           /* w -> the same in memory */
 OP(FETCH_ROWS, fetch_rows) /* table, ids -> its rows */
-/* shares.c: of a parameter of which each rank has a share; made by a rewrite */
+/* shares.c: for parameters of which each rank holds a share; made by a rewrite */
 OP(ALL_GATHER, all_gather) /* w -> all of it */
 /* sparse.c */
 OP(DENSIFY, densify)                     /* pool, offset, positions, indices -> w */

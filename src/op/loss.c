@@ -1,4 +1,4 @@
-/* Losses: scalars that training makes smaller. */
+/* Losses: scalars that training minimises. */
 #include "op/builder.h"
 
 static const struct attribute_row entropy_attributes[] = {ATTRIBUTE(loss.smoothing, REAL),
@@ -15,14 +15,14 @@ static neap_status check_smoothing(const struct node *node) {
   return NEAP_OK;
 }
 
-/* Held-out losses are plain: smoothing is a means of training. */
+/* Losses of evaluation have no smoothing, which is a means of training. */
 static void without_smoothing(union attributes *attributes) { attributes->loss.smoothing = 0; }
 
-/* Labels that are mixed: others of the same shape, and the share of each label. */
+/* Checks mixed labels: the other labels have the same shape, and each label has a share. */
 static neap_status need_other_labels(const struct node *node, const struct tensor *labels,
                                      const struct tensor *others, const struct tensor *shares) {
   RETURN_IF((others == NULL) != (shares == NULL), NEAP_INVALID_ARGUMENT,
-            "SoftmaxCrossEntropy '%s': other labels and shares need each other", node->name);
+            "SoftmaxCrossEntropy '%s': other labels and shares must be given together", node->name);
   RETURN_IF(others != NULL && !same_shape(others, labels), NEAP_INVALID_ARGUMENT,
             "SoftmaxCrossEntropy '%s': the other labels must be %s of i32, but '%s' is %s of %s", node->name,
             shape_text(labels).text, others->name, shape_text(others).text, dtype_rows[others->dtype].name);
@@ -34,7 +34,7 @@ static neap_status need_other_labels(const struct node *node, const struct tenso
   return NEAP_OK;
 }
 
-/* Logits [N, classes, pixels...], a label for each [N, pixels...]. */
+/* Takes logits [N, classes, pixels...] and a label for each [N, pixels...]. */
 static neap_status infer_cross_entropy(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0), *y = node_input(graph, node, 1);
@@ -84,7 +84,7 @@ const struct op_row op_row_softmax_cross_entropy_backward = {
     ROW_ATTRIBUTES(entropy_attributes),
     .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32, TYPE_I32, TYPE_F32}};
 
-/* What a loss may have besides logits and labels; NO_TENSOR: it has not. */
+/* The optional inputs of a loss; NO_TENSOR if not given. */
 struct loss_inputs {
   neap_tensor weights, others, shares;
 };
@@ -130,7 +130,7 @@ neap_tensor neap_softmax_cross_entropy_mixed(neap_builder *b, neap_tensor logits
                        (struct loss_attributes){.smoothing = smoothing, .ignored = -1});
 }
 
-/* ---- A linear layer and cross-entropy behind it ---- */
+/* ---- A linear layer followed by cross-entropy ---- */
 
 static const struct attribute_row linear_entropy_attributes[] = {
     ATTRIBUTE(loss.smoothing, REAL), ATTRIBUTE(loss.ignored, INTEGER), ATTRIBUTE(loss.first, INTEGER),
@@ -157,12 +157,12 @@ static neap_status infer_linear_entropy(const struct neap_graph *graph, const st
   RETURN_IF(labels->dtype != NEAP_I32 || labels->rank != 1 || first < 0 ||
                 first > labels->dims[0] - x->dims[0],
             NEAP_INVALID_ARGUMENT,
-            "LinearCrossEntropy '%s': a label of i32 for each of the %lld rows from %lld on is needed, but "
-            "'%s' is %s of %s",
+            "LinearCrossEntropy '%s': each of the %lld rows from %lld on needs a label of i32, but '%s' is "
+            "%s of %s",
             node->name, (long long)x->dims[0], (long long)first, labels->name, shape_text(labels).text,
             dtype_rows[labels->dtype].name);
   RETURN_IF(before != NULL && (before->elements != 1 || before->dtype == NEAP_I32), NEAP_INVALID_ARGUMENT,
-            "LinearCrossEntropy '%s': what is added to must be a loss, but '%s' is %s", node->name,
+            "LinearCrossEntropy '%s': the tensor to add to must be a loss, but '%s' is %s", node->name,
             before->name, shape_text(before).text);
   TRY(check_smoothing(node));
   outputs[0] = value_of(NEAP_F32, 1, 1, 0);
@@ -171,7 +171,7 @@ static neap_status infer_linear_entropy(const struct neap_graph *graph, const st
   return NEAP_OK;
 }
 
-/* What came before has the gradient that this loss has. */
+/* The earlier loss gets the gradient of this one. */
 static neap_status gradient_of_before(struct gradient *g, const struct node *n) {
   const int32_t before = n->inputs[LOSS_BEFORE];
   int32_t dloss = g->of[n->outputs[0]];
@@ -287,7 +287,7 @@ static neap_status gradient_pair(struct gradient *g, const struct node *n, enum 
   return GRADIENT_EMIT(g, backward, &by_target, in[1], in[0], in[1], dloss);
 }
 
-/* Smooth L1 alone has a beta; gradients alone have a side. */
+/* Only smooth L1 has a beta; only gradients have a side. */
 #define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
   static neap_status gradient_##id(struct gradient *g, const struct node *n) {                               \
     return gradient_pair(g, n, OP_##NAME##_BACKWARD);                                                        \

@@ -2,8 +2,8 @@
  *
  *     PAIR_LOSS(NAME, id, "Name", "summary", value, slope, target_slope)
  *
- * and include this. `value` is made of the prediction x, the target t and the attribute beta; `slope` and
- * `target_slope` are its derivatives by x and by t. The expressions are compiled as those of
+ * and include this. `value` is computed from the prediction x, the target t and the attribute beta; `slope`
+ * and `target_slope` are its derivatives by x and by t. The expressions are compiled as those of
  * elementwise_list.h. */
 
 PAIR_LOSS(MSE_LOSS, mse_loss, "MeanSquaredError", "mean of (x - t)^2", (x - t) * (x - t), 2 * (x - t),

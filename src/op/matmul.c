@@ -67,16 +67,15 @@ neap_tensor neap_linear_with(neap_builder *b, neap_tensor x, neap_tensor weight,
   return builder_view(b, y, t.rank, dims);
 }
 
-/* The parameters take the name that the layer will get. */
+/* The parameters are named after the layer, whose name comes next. */
 neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bias) {
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (t->rank < 2 || outputs < 1)
-    return builder_fail(
-        b, neap_fail(NEAP_INVALID_ARGUMENT,
-                     "Linear to %lld outputs of '%s' %s: it must be [..., K] with 2 dimensions or "
-                     "more, and the outputs 1 or more",
-                     (long long)outputs, t->name, shape_text(t).text));
+    return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                                     "Linear to %lld outputs: '%s' %s must be [..., K] with 2 dimensions or "
+                                     "more, and the outputs 1 or more",
+                                     (long long)outputs, t->name, shape_text(t).text));
   const int64_t dims[] = {outputs, t->dims[t->rank - 1]};
   const neap_dtype dtype = t->dtype;
   char name[2 * NAME_LIMIT];
@@ -94,7 +93,7 @@ neap_tensor neap_linear(neap_builder *b, neap_tensor x, int64_t outputs, bool bi
 static const struct attribute_row matmul_attributes[] = {ATTRIBUTE(matmul.a_transposed, FLAG),
                                                          ATTRIBUTE(matmul.b_transposed, FLAG)};
 
-/* Row `i` of the last two dimensions, as the product sees it. */
+/* The size of dimension `i` of the last two, after any transposition. */
 static int64_t matrix_dim(const struct tensor *t, bool transposed, int i) {
   return t->dims[t->rank - 2 + (transposed ? 1 - i : i)];
 }
@@ -128,14 +127,14 @@ static neap_status product(struct gradient *g, const struct node *n, int32_t tar
   return gradient_add_reduced(g, n->name, target, share);
 }
 
-/* All rows of a batch of matrices as those of one. */
+/* Views a batch of matrices as one matrix that has all their rows. */
 static neap_status as_matrix(struct gradient *g, int32_t x, int32_t *view) {
   const struct tensor *t = &g->graph->tensors.data[x];
   const int64_t width = t->dims[t->rank - 1];
   return graph_add_view(g->graph, x, 2, (int64_t[]){t->elements / width, width}, view);
 }
 
-/* Of y = a b: da = dy b^T, db = a^T dy; a factor that is transposed gets the transpose of that. */
+/* For y = a b: da = dy b^T and db = a^T dy; a transposed factor gets the transpose of its gradient. */
 static neap_status gradient_matmul(struct gradient *g, const struct node *n) {
   const struct matmul_attributes f = n->attributes.matmul;
   int32_t a = n->inputs[0], b = n->inputs[1], dy = g->of[n->outputs[0]];
@@ -152,7 +151,8 @@ static neap_status gradient_matmul(struct gradient *g, const struct node *n) {
                         : product(g, n, b, a, dy, !f.a_transposed, false);
 }
 
-/* Matrices of a batch; rows of a, with one b; or, where both are summed over their rows, some of these. */
+/* Splits into the matrices of a batch; into rows of a, if there is one b; or, if both are summed over their
+ * rows, into some of these rows. */
 static void split_matmul(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
   const struct matmul_attributes *flags = &node->attributes.matmul;
   if (graph->tensors.data[node->outputs[0]].rank > 2)

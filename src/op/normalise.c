@@ -22,8 +22,8 @@ static neap_status infer_statistics(const struct neap_graph *graph, const struct
   return NEAP_OK;
 }
 
-/* What comes to the sum of a normalised x and an addend: where ReLU follows, only the sum tells where it
- * cuts. */
+/* Gives the gradient of the sum of a normalised x and an addend. If ReLU follows, only the sum tells which
+ * elements it set to 0. */
 static neap_status gradient_of_sum(struct gradient *g, const struct node *n, int32_t *dy) {
   const struct batch_norm_attributes *a = &n->attributes.batch_norm;
   const int32_t y = n->outputs[0], inputs[] = {y, *dy};
@@ -32,7 +32,7 @@ static neap_status gradient_of_sum(struct gradient *g, const struct node *n, int
                        (union attributes){0}, y, inputs, 2, dy);
 }
 
-/* One node gives all three gradients; what has come to x by another way is added in the same pass. */
+/* One node gives all three gradients, and adds the earlier gradient of x in the same pass. */
 static neap_status gradient_batch_norm(struct gradient *g, const struct node *n) {
   const int32_t *in = n->inputs, addend = in[NORM_ADDEND];
   int32_t dy = g->of[n->outputs[0]], outputs[3];
@@ -92,7 +92,7 @@ const struct op_row op_row_running_statistics = {
     ROW_ATTRIBUTES(batch_norm_attributes), .takes = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32},
     .across = ACROSS_WHOLE};
 
-/* What a layer makes itself. */
+/* Makes the variables of a layer that is given none. */
 static struct batch_norm_variables own_variables(neap_builder *b, const char *name, int64_t channels) {
   return (struct batch_norm_variables){
       builder_variable(b, name, "gamma", NEAP_F32, NEAP_ROLE_PARAMETER, NEAP_INITIAL_ONE, 1, &channels),
@@ -102,7 +102,7 @@ static struct batch_norm_variables own_variables(neap_builder *b, const char *na
                        &channels)};
 }
 
-/* Batch statistics, running ones that follow them, and the normalisation itself. */
+/* Adds batch statistics, the running statistics that follow them, and the normalisation itself. */
 neap_tensor builder_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_options o,
                                const struct batch_norm_variables *given) {
   if (!builder_usable(b, x)) return FAILED;
@@ -179,7 +179,7 @@ static neap_status gradient_row_norm(struct gradient *g, const struct node *n) {
   return gradient_add(g, in[0], outputs[0]);
 }
 
-/* Not where a normalised row is longer than one of the tensor. */
+/* Zeroes the split if a normalised row is longer than a row of the tensor. */
 static void split_row_norm(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
   const struct tensor *x = node_input(graph, node, 0);
   const struct row_norm_attributes *a = &node->attributes.row_norm;
@@ -207,7 +207,7 @@ const struct op_row op_row_row_norm_backward = {"RowNormBackward",
                                                 .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32},
                                                 .split_of = split_row_norm};
 
-/* With gamma and beta (where rows are centred) of `channels` elements. */
+/* Makes gamma and, if rows are centred, beta, of `channels` elements. */
 static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, int64_t channels,
                             bool affine) {
   char name[2 * NAME_LIMIT];
@@ -251,10 +251,10 @@ neap_tensor neap_group_norm(neap_builder *b, neap_tensor x, int64_t groups, floa
   if (!builder_usable(b, x)) return FAILED;
   const struct tensor *t = builder_tensor(b, x);
   if (t->rank < 2 || groups < 1 || t->dims[1] % groups != 0)
-    return builder_fail(b,
-                        neap_fail(NEAP_INVALID_ARGUMENT,
-                                  "group norm: '%s' %s must be [N, C, ...] with a C that %lld groups divide",
-                                  t->name, shape_text(t).text, (long long)groups));
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT,
+                     "group norm: '%s' %s must be [N, C, ...] with a C that is a multiple of the %lld groups",
+                     t->name, shape_text(t).text, (long long)groups));
   const int64_t channels = t->dims[1], inner = t->elements / t->dims[0] / channels;
   const struct row_norm_attributes a = {channels / groups * inner, groups, inner,
                                         epsilon != 0 ? epsilon : 1e-5f, true};
@@ -282,7 +282,7 @@ static neap_status infer_response(const struct neap_graph *graph, const struct n
   return NEAP_OK;
 }
 
-/* Squares, their sums over the window and a power for each element; twice the sums in the gradient. */
+/* Squares, sums over the window and one power for each element; the gradient has twice the sums. */
 static double flops_response(const struct neap_graph *graph, const struct node *node) {
   const double window = (double)node->attributes.response.size,
                elements = (double)node_input(graph, node, 0)->elements;

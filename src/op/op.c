@@ -1,4 +1,4 @@
-/* The table of operators, and what it is used with. */
+/* The table of operators, and its helpers. */
 #include "op/op.h"
 
 #include <stdio.h>
@@ -14,10 +14,10 @@ const struct op_row *const op_rows[OP_COUNT] = {
 const struct inplace_pair inplace_first[1] = {{0, 0}}, inplace_second[1] = {{0, 1}},
                           inplace_either[2] = {{0, 0}, {0, 1}}, inplace_later[2] = {{0, 1}, {0, 0}};
 
-/* Of the types of real numbers those that a graph can have (neap_cast). */
+/* The types of real numbers that a graph can have (neap_cast). */
 static const char *const any_real[] = {"f32", "bf16", "f16", NULL}, *const f32_alone[] = {"f32", NULL};
 
-/* Whether the first operand is f32 whatever the type of the rest. */
+/* Returns true if the first operand is always f32. */
 static bool takes_f32_alone(const struct op_row *row) { return row->takes[0] == TYPE_F32; }
 
 bool neap_operator_at(int32_t index, neap_row *row) {
@@ -28,7 +28,7 @@ bool neap_operator_at(int32_t index, neap_row *row) {
   return true;
 }
 
-/* "padding" of "conv.padding[1]", of which element 1; else element 0. */
+/* Splits "conv.padding[1]" into "padding" and element 1; without brackets the element is 0. */
 static int split_name(const char *row, char *name, size_t size) {
   const char *dot = strrchr(row, '.'), *from = dot != NULL ? dot + 1 : row, *bracket = strchr(from, '[');
   snprintf(name, size, "%.*s", (int)(bracket != NULL ? (size_t)(bracket - from) : strlen(from)), from);
@@ -171,8 +171,8 @@ neap_status need_same_shape(const struct node *node, const struct tensor *x, con
 
 neap_status need_axis(const struct node *node, const struct tensor *x, int64_t axis) {
   RETURN_IF(axis < 0 || axis >= x->rank, NEAP_INVALID_ARGUMENT,
-            "%s '%s': '%s' %s has no axis %lld; %d to %d are possible", node_row(node)->name, node->name,
-            x->name, shape_text(x).text, (long long)axis, -x->rank, x->rank - 1);
+            "%s '%s': '%s' %s has no axis %lld; axes are %d to %d", node_row(node)->name, node->name, x->name,
+            shape_text(x).text, (long long)axis, -x->rank, x->rank - 1);
   return NEAP_OK;
 }
 
@@ -257,7 +257,7 @@ double node_bytes(const struct neap_graph *graph, const struct node *node) {
 
 /* ---- Gradients ---- */
 
-/* `share` under the shape of `base`. */
+/* Views `share` in the shape of `base`. */
 static neap_status reshape_share(struct neap_graph *graph, int32_t base, int32_t *share) {
   struct tensor view = graph->tensors.data[base];
   view.name = graph->tensors.data[*share].name;

@@ -1,4 +1,4 @@
-/* Images that a session keeps as bytes. A rewrite makes these nodes (rewrite/bytes.c). */
+/* Turns images that a session keeps as bytes into numbers. A rewrite makes these nodes (rewrite/bytes.c). */
 #include "op/op.h"
 
 static const struct attribute_row pixels_attributes[] = {

@@ -14,12 +14,11 @@ static neap_status infer_pool(const struct neap_graph *graph, const struct node 
   TRY(need_real(graph, node, 4, "[N, C, H, W]"));
   const struct tensor *x = node_input(graph, node, 0);
   const struct pool_attributes *a = &node->attributes.pool;
-  RETURN_IF(
-      a->size > 15 || a->padding >= a->size, NEAP_INVALID_ARGUMENT,
-      "%s '%s' of '%s' %s: the window is %lld pixels wide and its padding %lld; it may be 15 wide at most "
-      "and must be wider than its padding",
-      node_row(node)->name, node->name, x->name, shape_text(x).text, (long long)a->size,
-      (long long)a->padding);
+  RETURN_IF(a->size > 15 || a->padding >= a->size, NEAP_INVALID_ARGUMENT,
+            "%s '%s' of '%s' %s: the window is %lld pixels wide and its padding %lld; it must be at most 15 "
+            "wide and wider than its padding",
+            node_row(node)->name, node->name, x->name, shape_text(x).text, (long long)a->size,
+            (long long)a->padding);
   outputs[0] = value_like(x);
   for (int i = 2; i < 4; i++) {
     const struct window_axis axis = {x->dims[i], a->size, a->stride, a->padding, 1, a->ceil};
@@ -113,7 +112,7 @@ static neap_status infer_adaptive(const struct neap_graph *graph, const struct n
   const struct tensor *x = node_input(graph, node, 0);
   const int64_t size = node->attributes.size;
   RETURN_IF(size < 1 || size > INT32_MAX, NEAP_INVALID_ARGUMENT,
-            "AdaptiveAveragePool '%s': '%s' %s cannot be made %lld rows and columns; 1 to %d are possible",
+            "AdaptiveAveragePool '%s': '%s' %s cannot have %lld rows and columns; the size must be 1 to %d",
             node->name, x->name, shape_text(x).text, (long long)size, INT32_MAX);
   outputs[0] = value_like(x);
   outputs[0].dims[2] = outputs[0].dims[3] = size;

@@ -1,4 +1,4 @@
-/* Recurrent layers: LSTM and GRU over some consecutive times, and their builder calls. */
+/* Recurrent layers: LSTM and GRU over consecutive times, and their builder calls. */
 #include <math.h>
 
 #include "op/builder.h"
@@ -12,8 +12,8 @@ enum { GRU_Y, GRU_GATES };
 
 /* ---- Shapes ---- */
 
-/* The product of the input [T, N, gates H], the recurrent weights [gates H, H] and the state [N, H] that it
- * begins with, if any, fit. */
+/* Fails unless the input's product [T, N, gates H], the recurrent weights [gates H, H] and the first state
+ * [N, H], if given, fit each other. */
 static neap_status need_recurrent(const struct neap_graph *graph, const struct node *node, int64_t gates,
                                   const struct tensor *h0) {
   TRY(need_real(graph, node, 3, "the product of a sequence [times, N, gates]"));
@@ -34,7 +34,7 @@ static neap_status need_recurrent(const struct neap_graph *graph, const struct n
   return need_same_type(node, x, h0);
 }
 
-/* [T, N, factor H] of the type of the input's product. */
+/* Returns [T, N, factor H] of the type of the input's product. */
 static struct tensor of_times(const struct tensor *x, const struct tensor *w, int64_t factor) {
   struct tensor t = value_like(x);
   t.dims[2] = factor * w->dims[1];
@@ -70,19 +70,19 @@ static neap_status infer_gru(const struct neap_graph *graph, const struct node *
 
 /* ---- FLOPs ---- */
 
-/* Of a product with the recurrent weights, or their gradient, for each of `products` times. */
+/* The FLOPs of a product with the recurrent weights, or of their gradient, for each of `products` times. */
 static double flops_of_products(const struct tensor *w, double rows, double products) {
   return 2.0 * (double)w->elements * rows * products;
 }
 
-/* No product is needed with a state of zeros. */
+/* A first state of zeros needs no product. */
 static double flops_forward(const struct neap_graph *graph, const struct node *node) {
   const struct tensor *x = node_input(graph, node, 0);
   const bool given = node_input(graph, node, node->op == OP_LSTM ? LSTM_H0 : GRU_H0) != NULL;
   return flops_of_products(node_input(graph, node, 1), (double)x->dims[1], (double)(x->dims[0] - !given));
 }
 
-/* Nor with the gates of the first time, where nobody asks for the gradient of the state before it. */
+/* Nor do the gates of the first time, if the gradient of the state before it is not needed. */
 static double flops_backward(const struct neap_graph *graph, const struct node *node) {
   const struct tensor *gates = node_input(graph, node, 0);
   const bool first = node->output_count > (node->op == OP_LSTM_BACKWARD ? 1 : 2);
@@ -99,7 +99,7 @@ static double flops_weights(const struct neap_graph *graph, const struct node *n
 
 /* ---- Gradients ---- */
 
-/* A backward node of the forward one, whose outputs exist. */
+/* Adds the backward node of a forward one; its outputs exist. */
 static neap_status add_backward(struct gradient *g, enum op op, const struct node *n, const int32_t *inputs,
                                 int32_t input_count, const int32_t *outputs, int32_t output_count) {
   return graph_add_node(g->graph, (struct node){.name = n->name,
@@ -112,7 +112,8 @@ static neap_status add_backward(struct gradient *g, enum op op, const struct nod
                                                 .output_count = output_count});
 }
 
-/* Of the recurrent weights, from the gradient of what they gave; none comes of one time from zeros. */
+/* Adds the gradient of the recurrent weights, from the gradient of their product. One time that starts from
+ * zeros has none. */
 static neap_status gradient_weights(struct gradient *g, const struct node *n, int32_t y, int32_t h0,
                                     int32_t dgates) {
   const int32_t w = n->inputs[1];
@@ -202,7 +203,7 @@ const struct op_row op_row_recurrent_backward_weights = {
 
 /* ---- Layers ---- */
 
-/* What the parts of a layer share. */
+/* What all parts of a layer share. */
 struct layer {
   enum op op;
   const char *name;
@@ -210,7 +211,7 @@ struct layer {
   neap_recurrent_weights w;
 };
 
-/* [parts, ...] in +-1 / sqrt(width), as PyTorch begins all of them. */
+/* Adds a parameter [parts, ...] that starts in +-1 / sqrt(width), as all of PyTorch's do. */
 static neap_tensor add_parameter(neap_builder *b, const struct layer *l, const char *part, neap_dtype dtype,
                                  int32_t rank, int64_t inputs) {
   const neap_tensor id = builder_variable(b, l->name, part, dtype, NEAP_ROLE_PARAMETER, NEAP_INITIAL_UNIFORM,
@@ -219,7 +220,7 @@ static neap_tensor add_parameter(neap_builder *b, const struct layer *l, const c
   return id;
 }
 
-/* All parts are sequences of as many rows, as wide and of one type. */
+/* Fails unless all parts have the same number of rows, width and type. */
 static neap_status check_parts(neap_builder *b, const struct layer *l, const neap_tensor *x, int count) {
   RETURN_IF(x == NULL || count < 1 || l->width < 1 || l->width > INT32_MAX, NEAP_INVALID_ARGUMENT,
             "%s '%s': %d parts of a sequence and a width of %lld; both must be positive",
@@ -238,7 +239,7 @@ static neap_status check_parts(neap_builder *b, const struct layer *l, const nea
   return NEAP_OK;
 }
 
-/* For a sequence x [T, N, K], or for one as it, but `inputs` wide where that is not 0. */
+/* Makes the parameters for a sequence x [T, N, K]; if `inputs` is not 0, it replaces K. */
 static void add_parameters(neap_builder *b, struct layer *l, const struct tensor *x, int64_t inputs) {
   const neap_dtype dtype = x->dtype;
   l->rows = x->dims[1];
@@ -255,7 +256,7 @@ static void add_parameters(neap_builder *b, struct layer *l, const struct tensor
   l->w.bias_hh = NO_TENSOR;
 }
 
-/* x W^T + b of all times of a part at once: [times, N, gates width]. */
+/* Computes x W^T + b for all times of a part at once: [times, N, gates width]. */
 static neap_tensor input_product(neap_builder *b, const struct layer *l, neap_tensor x) {
   const struct tensor t = *builder_tensor(b, x);
   const neap_tensor rows = builder_view(b, x, 2, (int64_t[]){t.dims[0] * l->rows, t.dims[2]}),
@@ -273,7 +274,7 @@ static neap_tensor last_time(neap_builder *b, const struct layer *l, neap_tensor
   return y < 0 ? FAILED : builder_view(b, y, 2, (int64_t[]){l->rows, l->width});
 }
 
-/* One part; `state` becomes that after it, where `more`. */
+/* Adds one part; `state` becomes the state after it if `more` parts follow. */
 static neap_tensor add_part(neap_builder *b, const struct layer *l, neap_tensor x, bool more,
                             neap_recurrent_state *state) {
   const neap_tensor product = input_product(b, l, x);
@@ -289,12 +290,12 @@ static neap_tensor add_part(neap_builder *b, const struct layer *l, neap_tensor 
   return y;
 }
 
-/* A failed tensor among the first states is a failure, not their absence. */
+/* Fails if a first state is a failed tensor, which is not the same as no state. */
 static bool usable_state(neap_builder *b, enum op op, const neap_recurrent_state *s) {
   return s == NULL || (builder_usable(b, s->h) && (op != OP_LSTM || builder_usable(b, s->c)));
 }
 
-/* The layers with their parameters, each on what the one before gives. */
+/* Adds the layers with their parameters; each takes the output of the one before. */
 static neap_status add_layers(neap_builder *b, enum op op, int64_t gates, const neap_tensor *x, int count,
                               const neap_recurrent_options *o, char (*names)[2 * NAME_LIMIT],
                               struct layer *layers) {
@@ -310,7 +311,7 @@ static neap_status add_layers(neap_builder *b, enum op op, int64_t gates, const 
   return NEAP_OK;
 }
 
-/* Part by part through all layers, so that a part can be made again without the others. */
+/* Adds part by part through all layers, so that a part can be recomputed without the others. */
 static void recurrent(neap_builder *b, enum op op, int64_t gates, const neap_tensor *x, int count,
                       neap_recurrent_options o, neap_tensor *y) {
   char names[RECURRENT_LAYERS][2 * NAME_LIMIT];
@@ -320,8 +321,8 @@ static void recurrent(neap_builder *b, enum op op, int64_t gates, const neap_ten
   for (int i = 0; y != NULL && i < count; i++) y[i] = FAILED;
   neap_status status = NEAP_OK;
   if (o.layers < 0 || depth > RECURRENT_LAYERS)
-    status = neap_fail(NEAP_INVALID_ARGUMENT, "%s of %d layers: 1 to %d are possible", op_rows[op]->name,
-                       o.layers, RECURRENT_LAYERS);
+    status = neap_fail(NEAP_INVALID_ARGUMENT, "%s of %d layers: the number must be 1 to %d",
+                       op_rows[op]->name, o.layers, RECURRENT_LAYERS);
   for (int i = 0; i < depth && i < RECURRENT_LAYERS; i++) { /* `last` may be where `initial` is */
     states[i] = o.initial != NULL ? o.initial[i] : (neap_recurrent_state){NO_TENSOR, NO_TENSOR};
     if (o.initial != NULL && status == NEAP_OK) usable_state(b, op, &states[i]);

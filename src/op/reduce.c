@@ -6,14 +6,14 @@
 static const struct attribute_row axes_attributes[] = {ATTRIBUTE(axes.axes, INTEGER),
                                                        ATTRIBUTE(axes.scale, REAL)};
 
-/* Axes that are summed over become 1. */
+/* Axes that are summed over get size 1. */
 static neap_status infer_sum(const struct neap_graph *graph, const struct node *node,
                              struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0);
   const int64_t axes = node->attributes.axes.axes;
   TRY(need_real(graph, node, -1, "a tensor"));
   RETURN_IF(axes <= 0 || axes >= (int64_t)1 << x->rank, NEAP_INVALID_ARGUMENT,
-            "%s '%s': give one or more of the %d axes of '%s' %s", node_row(node)->name, node->name, x->rank,
+            "%s '%s': name one or more of the %d axes of '%s' %s", node_row(node)->name, node->name, x->rank,
             x->name, shape_text(x).text);
   outputs[0] = value_like(x);
   for (int32_t i = 0; i < x->rank; i++)
@@ -29,7 +29,7 @@ static neap_status gradient_sum(struct gradient *g, const struct node *n) {
   return GRADIENT_EMIT(g, OP_EXPAND, &back, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-/* Rows that are summed over are summed up by part. */
+/* If rows are summed over, the parts' results are added. */
 static void split_sum(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
   (void)graph;
   if (node->attributes.axes.axes & 1) *split = (struct row_split){1, 0, 1};
@@ -59,7 +59,7 @@ static neap_tensor sum_or_mean(neap_builder *b, neap_tensor x, const int *axes, 
     const neap_status status = need_axis(&node, &t, axis);
     if (status != NEAP_OK) return builder_fail(b, status);
     if (a.axes.axes >> axis & 1)
-      return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "Sum '%s': axis %d of '%s' %s stands twice",
+      return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "Sum '%s': axis %d of '%s' %s is named twice",
                                        name, axes[i], t.name, shape_text(&t).text));
     a.axes.axes |= 1 << axis;
   }
@@ -138,8 +138,8 @@ neap_tensor neap_expand(neap_builder *b, neap_tensor x, int rank, const int64_t 
   const struct tensor t = *builder_tensor(b, x);
   if (dims == NULL || rank < t.rank || rank > NEAP_MAX_RANK)
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "expand of '%s' %s to %d dimensions: %d to %d are possible", t.name,
-                                     shape_text(&t).text, rank, t.rank, NEAP_MAX_RANK));
+                                     "expand of '%s' %s to %d dimensions: the number must be %d to %d",
+                                     t.name, shape_text(&t).text, rank, t.rank, NEAP_MAX_RANK));
   int64_t shape[NEAP_MAX_RANK];
   union attributes a = {.expand = {.scale = 1}};
   for (int i = 0; i < rank; i++) {

@@ -12,7 +12,7 @@ static neap_status infer_positions(const struct neap_graph *graph, const struct 
   (void)graph;
   const struct positions_attributes *a = &node->attributes.positions;
   RETURN_IF(a->length < 1 || a->width < 2 || a->width % 2 != 0, NEAP_INVALID_ARGUMENT,
-            "Positions '%s': %lld rows of %lld: the rows must be positive, and their width too, and even",
+            "Positions '%s': got %lld rows of width %lld; rows must be positive, the width positive and even",
             node->name, (long long)a->length, (long long)a->width);
   outputs[0] = value_of(NEAP_F32, 2, a->length, a->width);
   return NEAP_OK;
@@ -39,8 +39,7 @@ static neap_status infer_sequence_mask(const struct neap_graph *graph, const str
   RETURN_IF(
       lengths->dtype != NEAP_I32 || lengths->rank != 1 || lengths->dims[0] != x->dims[0],
       NEAP_INVALID_ARGUMENT,
-      "SequenceMask '%s': a length of i32 for each of the %lld sequences of '%s' is needed, but '%s' is "
-      "%s of %s",
+      "SequenceMask '%s': each of the %lld sequences of '%s' needs a length of i32, but '%s' is %s of %s",
       node->name, (long long)x->dims[0], x->name, lengths->name, shape_text(lengths).text,
       dtype_rows[lengths->dtype].name);
   return infer_same(graph, node, outputs);

@@ -4,7 +4,7 @@
 static const struct attribute_row sequence_conv_attributes[] = {ATTRIBUTE(sequence_conv.padding, INTEGER),
                                                                 ATTRIBUTE(sequence_conv.first, INTEGER)};
 
-/* x [N, T, C]; w [H, K] or [N, T - first, H, K], where H divides C. */
+/* x is [N, T, C]; w is [H, K] or [N, T - first, H, K], where H divides C. */
 static neap_status infer_sequence_conv(const struct neap_graph *graph, const struct node *node,
                                        struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0), *w = node_input(graph, node, 1);
@@ -31,7 +31,7 @@ static neap_status infer_sequence_conv(const struct neap_graph *graph, const str
   return NEAP_OK;
 }
 
-/* dx and, where it is needed, dw. */
+/* Gives dx and, if needed, dw. */
 static neap_status gradient_sequence_conv(struct gradient *g, const struct node *n) {
   const int32_t *in = n->inputs, inputs[] = {in[0], in[1], g->of[n->outputs[0]]};
   const bool by_weights = gradient_wanted(g, in[1]);
@@ -58,7 +58,7 @@ static double flops_sequence_conv(const struct neap_graph *graph, const struct n
          (double)w->dims[w->rank - 1];
 }
 
-/* Weights that every time shares are given whole, and their gradient is a sum. */
+/* Each part gets all of the weights that all times share, and their gradient is a sum. */
 static void split_sequence_conv(const struct neap_graph *graph, const struct node *node,
                                 struct row_split *split) {
   if (node_input(graph, node, 1)->rank == 4) return;

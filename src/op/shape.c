@@ -9,7 +9,7 @@ static const struct attribute_row part_attributes[] = {
 
 /* ---- Concatenation ---- */
 
-/* Equal in all but the axis, which adds up. */
+/* The parts are equal in all but the axis, whose sizes are added. */
 static neap_status infer_concat(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
   const struct tensor *x = node_input(graph, node, 0);
@@ -26,7 +26,7 @@ static neap_status infer_concat(const struct neap_graph *graph, const struct nod
               shape_text(x).text, part->name, shape_text(part).text, (long long)axis);
     TRY(need_same_type(node, x, part));
     RETURN_IF(__builtin_add_overflow(total, part->dims[axis], &total), NEAP_TOO_LARGE,
-              "Concat '%s': with '%s' %s axis %lld is longer than 64 bits count", node->name, part->name,
+              "Concat '%s': with '%s' %s, axis %lld is longer than 64 bits can count", node->name, part->name,
               shape_text(part).text, (long long)axis);
   }
   outputs[0] = value_like(x);
@@ -34,7 +34,7 @@ static neap_status infer_concat(const struct neap_graph *graph, const struct nod
   return NEAP_OK;
 }
 
-/* Each part's own elements; what has come to it by another way is added in the same pass. */
+/* Each part gets the gradient of its own elements; its earlier gradient is added in the same pass. */
 static neap_status gradient_concat(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]];
   struct node part = *n;
@@ -63,8 +63,8 @@ const struct op_row op_row_concat = {"Concat",
 neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, int axis) {
   if (!builder_ready(b)) return FAILED;
   if (parts == NULL || count < 1)
-    return builder_fail(b,
-                        neap_fail(NEAP_INVALID_ARGUMENT, "Concat of %d tensors: give one at least", count));
+    return builder_fail(
+        b, neap_fail(NEAP_INVALID_ARGUMENT, "Concat of %d tensors: at least one is needed", count));
   const union attributes a = {.part = {.axis = builder_axis(b, parts[0], axis)}};
   return builder_next(b, OP_CONCAT, a, parts, count);
 }
@@ -80,16 +80,15 @@ static neap_status infer_slice(const struct neap_graph *graph, const struct node
   RETURN_IF(a->first < 0 || a->count < 1 || a->count > x->dims[a->axis] ||
                 a->first > x->dims[a->axis] - a->count,
             NEAP_INVALID_ARGUMENT,
-            "Slice '%s': axis %lld of '%s' %s has %lld elements; there are no %lld from %lld on", node->name,
-            (long long)a->axis, x->name, shape_text(x).text, (long long)x->dims[a->axis], (long long)a->count,
-            (long long)a->first);
+            "Slice '%s': axis %lld of '%s' %s has %lld elements; it does not have %lld from %lld on",
+            node->name, (long long)a->axis, x->name, shape_text(x).text, (long long)x->dims[a->axis],
+            (long long)a->count, (long long)a->first);
   outputs[0] = value_like(x);
   outputs[0].dims[a->axis] = a->count;
   return NEAP_OK;
 }
 
-/* What has come to x by another way is the addend: where the result may lie in its place only the slice is
- * touched. */
+/* The earlier gradient of x is the addend: if the result takes its place, only the slice is touched. */
 static neap_status gradient_slice(struct gradient *g, const struct node *n) {
   const int32_t dy = g->of[n->outputs[0]], before = gradient_take(g, n->inputs[0]);
   if (n->inputs[1] != NO_TENSOR) TRY(gradient_add(g, n->inputs[1], dy));
@@ -132,7 +131,7 @@ void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor
   neap_status status = need_axis(&(struct node){.name = name, .op = OP_SLICE}, &t, at);
   if (status == NEAP_OK && (parts == NULL || count < 1 || t.dims[at] % count != 0))
     status =
-        neap_fail(NEAP_INVALID_ARGUMENT, "split of '%s' %s along axis %d: %d equal parts are not possible",
+        neap_fail(NEAP_INVALID_ARGUMENT, "split of '%s' %s along axis %d: cannot be cut into %d equal parts",
                   t.name, shape_text(&t).text, axis, count);
   if (status != NEAP_OK) {
     builder_fail(b, status);
@@ -168,7 +167,7 @@ static neap_status infer_transpose(const struct neap_graph *graph, const struct 
   return NEAP_OK;
 }
 
-/* Back by the inverse order. */
+/* Transposes back by the inverse order. */
 static neap_status gradient_transpose(struct gradient *g, const struct node *n) {
   const int32_t rank = g->graph->tensors.data[n->inputs[0]].rank;
   struct node back = *n;
@@ -176,7 +175,7 @@ static neap_status gradient_transpose(struct gradient *g, const struct node *n) 
   return GRADIENT_EMIT(g, OP_TRANSPOSE, &back, n->inputs[0], g->of[n->outputs[0]]);
 }
 
-/* Not where dimension 0 moves. */
+/* Zeroes the split if dimension 0 moves. */
 static void split_transpose(const struct neap_graph *graph, const struct node *node,
                             struct row_split *split) {
   (void)graph;
@@ -204,7 +203,7 @@ neap_tensor neap_transpose(neap_builder *b, neap_tensor x, const int *order) {
 
 /* ---- Rows by number ---- */
 
-/* What the rows of a table in blocks become. */
+/* The type of the rows that are read from a table in blocks. */
 static const struct attribute_row gather_attributes[] = {ATTRIBUTE(dtype, INT32)};
 
 static neap_status infer_gather(const struct neap_graph *graph, const struct node *node,
@@ -212,7 +211,7 @@ static neap_status infer_gather(const struct neap_graph *graph, const struct nod
   const struct tensor *table = node_input(graph, node, 0), *ids = node_input(graph, node, 1);
   if (!dtype_is_quantised(table->dtype)) TRY(need_real(graph, node, 2, "a table [rows, width]"));
   RETURN_IF(ids->dtype != NEAP_I32 || ids->rank >= NEAP_MAX_RANK, NEAP_INVALID_ARGUMENT,
-            "Gather '%s': numbers of rows must be of i32 with fewer than %d dimensions, but '%s' is %s of %s",
+            "Gather '%s': row numbers must be of i32 with fewer than %d dimensions, but '%s' is %s of %s",
             node->name, NEAP_MAX_RANK, ids->name, shape_text(ids).text, dtype_rows[ids->dtype].name);
   outputs[0] = value_like(ids);
   outputs[0].dtype = dtype_is_quantised(table->dtype) ? (neap_dtype)node->attributes.dtype : table->dtype;
@@ -220,7 +219,7 @@ static neap_status infer_gather(const struct neap_graph *graph, const struct nod
   return NEAP_OK;
 }
 
-/* On top of what has come to the table already, which may be large and of which few rows change. */
+/* Adds to the earlier gradient of the table, which may be large while few of its rows change. */
 static neap_status gradient_gather(struct gradient *g, const struct node *n) {
   const int32_t before = gradient_take(g, n->inputs[0]);
   return GRADIENT_EMIT(g, OP_GATHER_BACKWARD, n, n->inputs[0], n->inputs[1], g->of[n->outputs[0]], before);
@@ -287,8 +286,8 @@ neap_tensor neap_reshape(neap_builder *b, neap_tensor x, int rank, const int64_t
   const struct tensor *t = builder_tensor(b, x);
   if (rank < 1 || rank > NEAP_MAX_RANK || dims == NULL)
     return builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
-                                     "reshape of '%s' %s to %d dimensions: 1 to %d are possible", t->name,
-                                     shape_text(t).text, rank, NEAP_MAX_RANK));
+                                     "reshape of '%s' %s to %d dimensions: the number must be 1 to %d",
+                                     t->name, shape_text(t).text, rank, NEAP_MAX_RANK));
   int64_t shape[NEAP_MAX_RANK], known = 1;
   int open = -1;
   bool fits = true;

@@ -1,4 +1,4 @@
-/* Parameters of which each of several processes (ranks) has a share. A rewrite makes these nodes
+/* Gathers parameters of which each process (rank) holds a share. A rewrite makes these nodes
  * (rewrite/fetch.c). */
 #include "op/op.h"
 

@@ -1,5 +1,5 @@
-/* Sparse weights: the values at nonzeros, in one pool that all layers share; where they are is a bit an
- * element of each layer, or an index beside each value. A rewrite makes these nodes (rewrite/sparse.c). */
+/* Sparse weights: the values at nonzeros, in one pool for all layers. A bit for each element of a layer, or
+ * an index with each value, says where they are. A rewrite makes these nodes (rewrite/sparse.c). */
 #include "op/op.h"
 
 const struct op_row op_row_densify = {

@@ -1,7 +1,7 @@
 /* States that one prediction leaves for the next: keys and values of earlier tokens, a recurrent state. */
 #include "op/builder.h"
 
-/* Rows go into a state that is equal but for the length of axis 1, and no shorter. */
+/* Rows go into a state that differs from them at most by a longer axis 1. */
 static neap_status infer_cache_write(const struct neap_graph *graph, const struct node *node,
                                      struct tensor *outputs) {
   (void)outputs; /* none exist */
@@ -10,11 +10,9 @@ static neap_status infer_cache_write(const struct neap_graph *graph, const struc
   TRY(need_real(graph, node, -2, "a state [N, S, ...]"));
   bool fits = rows->rank == state->rank && rows->dims[1] <= state->dims[1];
   for (int32_t i = 0; fits && i < state->rank; i++) fits = i == 1 || rows->dims[i] == state->dims[i];
-  RETURN_IF(
-      !fits, NEAP_INVALID_ARGUMENT,
-      "CacheWrite '%s': rows of state '%s' %s must be equal to it but for axis 1, which is no longer, but "
-      "'%s' is %s",
-      node->name, state->name, shape_text(state).text, rows->name, shape_text(rows).text);
+  RETURN_IF(!fits, NEAP_INVALID_ARGUMENT,
+            "CacheWrite '%s': rows must have the shape of state '%s' %s, or a shorter axis 1, but '%s' is %s",
+            node->name, state->name, shape_text(state).text, rows->name, shape_text(rows).text);
   TRY(need_same_type(node, state, rows));
   return need_position(node, node_input(graph, node, CACHE_POSITION));
 }
@@ -32,14 +30,15 @@ neap_tensor neap_state(neap_builder *b, const char *name, neap_dtype dtype, int 
   return id;
 }
 
-/* `prepared`: by neap_session_prepare, not by predictions. */
+/* If `prepared`, neap_session_prepare runs it, not predictions. */
 static void store(neap_builder *b, neap_tensor state, neap_tensor rows, neap_tensor position, bool prepared) {
   if (!builder_usable(b, state) || !builder_usable(b, rows)) return;
   struct neap_graph *graph = builder_graph(b);
   struct tensor *t = &graph->tensors.data[state];
   const char *name = t->name;
   if (t->role != NEAP_ROLE_STATE || !t->carried || t->view_of >= 0) {
-    builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT, "'%s' is no state (neap_state) to store in", name));
+    builder_fail(b, neap_fail(NEAP_INVALID_ARGUMENT,
+                              "'%s' is not a state (neap_state); only a state can be stored in", name));
     return;
   }
   if (position >= 0 && !builder_usable(b, position)) return;

@@ -22,8 +22,8 @@ static const struct attribute_row lion_attributes[] = {
     ATTRIBUTE(update.beta2, REAL),
 };
 
-/* Behind its own inputs, those of the values of all sparse parameters (UPDATE_SLOTS): indices, then offset
- * and positions of each. */
+/* The inputs for the values of all sparse parameters follow its own (UPDATE_SLOTS): indices, then each
+ * parameter's offset and positions. */
 #define UPDATE_TAKES                                                                                         \
   .takes = {[UPDATE_SLOTS] = TYPE_U16, [UPDATE_SLOTS + 1] = TYPE_I32, TYPES_POSITIONS, TYPE_I32}
 

@@ -22,8 +22,8 @@ static void solve(struct bptt *b, int32_t t, int32_t m) {
 
 neap_status bptt_create(int32_t steps, int32_t slots, int32_t internal, struct bptt *out) {
   *out = (struct bptt){.steps = steps, .slots = slots, .internal = internal};
-  RETURN_IF((int64_t)steps * (steps + 1) / 2 > INT32_MAX / 2, NEAP_TOO_LARGE, "bptt: %d steps are too many",
-            steps);
+  RETURN_IF((int64_t)steps * (steps + 1) / 2 > INT32_MAX / 2, NEAP_TOO_LARGE,
+            "bptt: %d steps are too many: they need more than 2^30 forward steps", steps);
   const size_t entries = ((size_t)steps + 1) * ((size_t)slots + 1);
   out->cost = region_alloc(&out->region, entries, sizeof *out->cost);
   out->split = region_alloc(&out->region, entries, sizeof *out->split);
@@ -62,7 +62,7 @@ neap_status bptt_operations(const struct bptt *bptt, int32_t slots, chain_operat
   return reverse(bptt, 0, bptt->steps, slots, out);
 }
 
-/* ---- The row ---- */
+/* ---- The planner ---- */
 
 enum { BPTT_STAGES = 400 };
 
@@ -70,7 +70,7 @@ static neap_status operations(struct chain_sweep *sweep, int32_t slots, chain_op
   return bptt_operations(sweep->family, slots, out);
 }
 
-/* A slot is the mean boundary; the whole of a stage takes as many as its share. */
+/* Sets the size of a slot to the mean boundary; all values of a stage take as many slots as their bytes. */
 static neap_status prepare(struct chain_sweep *sweep) {
   const int32_t stages = sweep->plan.chain.stage_count;
   uint64_t boundaries = 1, insides = 0;

@@ -7,9 +7,9 @@
 #include "search/chain_operation.h"
 #include "step/planner.h"
 
-/* C(t, m): least forward steps, each backward step's own included, with m slots of hidden states, one of
- * which holds the chain's input (section 3.1); with `internal` > 0 a step may also be run once and all of it
- * kept, in this many slots (section 3.3). */
+/* C(t, m): the least number of forward steps, each backward step's own included, with m slots of hidden
+ * states, one of which holds the chain's input (section 3.1). With `internal` > 0 a step may also run once
+ * and keep all its values, in this many slots (section 3.3). */
 struct bptt {
   int32_t steps, slots, internal;
   struct region region;
@@ -17,15 +17,14 @@ struct bptt {
   int32_t *split; /* the same: steps to the next checkpoint; 0: keep all of the first step */
 };
 
-/* O(steps^2 slots) time. NEAP_TOO_LARGE: more than INT32_MAX / 2 forward steps. To be freed also after a
- * failure.
- */
+/* Fills the table in O(steps^2 slots) time. NEAP_TOO_LARGE: more than INT32_MAX / 2 forward steps. Free `out`
+ * also after a failure. */
 neap_status bptt_create(int32_t steps, int32_t slots, int32_t internal, struct bptt *out);
 void bptt_free(struct bptt *bptt);
 int32_t bptt_forward_steps(const struct bptt *bptt, int32_t slots);
 neap_status bptt_operations(const struct bptt *bptt, int32_t slots, chain_operations *out);
 
-/* The row: a step as a chain, by the number of slots. */
+/* The planner: a step as a chain, by the number of slots. */
 planner_function plan_bptt;
 
 #endif

@@ -14,8 +14,8 @@ static neap_status try_parameter(struct chain_sweep *sweep, int32_t parameter, b
 
 enum { NEIGHBOURS = 4 };
 
-/* The largest parameter that fits, by bisection, and a few beyond it: the peak does not quite rise with it.
- */
+/* Tries the largest parameter that fits, by bisection, and a few beyond it, as the peak does not quite rise
+ * with it. */
 static neap_status sweep_all(struct chain_sweep *sweep) {
   int32_t low = 0, high = sweep->most; /* low fits or is 0; high does not fit */
   bool fits;

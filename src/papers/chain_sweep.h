@@ -1,5 +1,5 @@
-/* Families of schedules of a chain by one number: with a smaller one less memory and more cost, by and large.
- */
+/* Families of schedules of a chain with one parameter: a smaller one mostly means less memory and more
+ * cost. */
 #ifndef NEAP_PAPERS_CHAIN_SWEEP_H
 #define NEAP_PAPERS_CHAIN_SWEEP_H
 
@@ -7,17 +7,18 @@
 
 struct chain_sweep {
   struct chain_plan plan;
-  const char *name;     /* of the row */
-  int32_t most_stages;  /* that the chain is cut into */
+  const char *name;     /* of the planner */
+  int32_t most_stages;  /* at most, of the chain */
   int32_t most;         /* parameters are 1 .. most; set by `prepare` */
-  struct region region; /* for what the family keeps there */
+  struct region region; /* for the family's data */
   void *family;         /* its own */
   neap_status (*prepare)(struct chain_sweep *sweep);
   neap_status (*operations)(struct chain_sweep *sweep, int32_t parameter, chain_operations *out);
 };
 
 /* Cuts the step, prepares the family and sweeps its parameter for the cheapest schedule that the simulator
- * finds within the budget: a planner_function but for its first parameter. What the sweep holds is freed. */
+ * finds within the budget. It is a planner_function except for its first parameter. Frees the memory of the
+ * sweep. */
 neap_status chain_sweep_run(struct chain_sweep *sweep, const neap_step *step, uint64_t budget,
                             const struct planner_options *options, struct schedule *out);
 

@@ -1,5 +1,5 @@
-/* From the program to schedules: branch and bound where the step is small, rounding of the relaxation where
- * it is not (Checkmate, section 5). */
+/* Makes schedules from the program: by branch and bound for small steps, by rounding the relaxation for
+ * others (Checkmate, section 5). */
 #include "papers/checkmate.h"
 #include "base/clock.h"
 
@@ -23,7 +23,7 @@ neap_status checkmate_solve(const neap_step *step, uint64_t budget, const struct
   *proved = false;
   *bound = 0;
   RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET,
-            "checkmate: the budget is below what is resident");
+            "checkmate: the budget is smaller than the resident tensors");
   TRY_DONE(checkmate_model_create(step, budget, &model));
   solution = malloc((model.milp.cost.count + 1) * sizeof *solution);
   if (solution == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "checkmate: out of memory"));
@@ -52,7 +52,7 @@ done:
 
 /* ---- Rounding ---- */
 
-/* A set of kept values, and the least that has to run with it. */
+/* A set of kept values, and the least set of nodes that must run with it. */
 struct rounding {
   const struct checkmate_model *m;
   bool *kept, *runs;  /* [nodes + 1, values]; [nodes, nodes] */
@@ -67,7 +67,7 @@ static bool *runs_at(const struct rounding *r, int32_t stage, int32_t v) {
   return &r->runs[(size_t)stage * (size_t)r->m->nodes + (size_t)v];
 }
 
-/* A value is there in a stage because its producer runs in it, or else because it is kept. */
+/* Provides a value in a stage: its producer runs there or, failing that, the value is kept. */
 static void ask_for(const struct rounding *r, int32_t stage, int32_t value) {
   const int32_t producer = r->m->step->tensors[r->m->value[value]].producer;
   if (*kept_at(r, stage, value)) return;
@@ -77,8 +77,8 @@ static void ask_for(const struct rounding *r, int32_t stage, int32_t value) {
     *kept_at(r, stage, value) = true;
 }
 
-/* Fills the stages, last first, and each right to left, in O(stages x reads). Updates that are read around
- * again move to the last stage in which that happens; false: some did. */
+/* Fills the stages, last first, and each right to left, in O(stages x reads). An update whose old tensor is
+ * read again moves to the last stage with such a read; returns false if one moved. */
 static bool fill(const struct rounding *r) {
   const struct checkmate_model *m = r->m;
   const neap_step *step = m->step;
@@ -103,7 +103,8 @@ static bool fill(const struct rounding *r) {
   return settled;
 }
 
-/* The first few thresholds are the same for all values; the rest are drawn, one a value. */
+/* Returns the threshold of a value. The first few rounds use one threshold for all values; the others draw
+ * one for each. */
 static double threshold_of(int32_t round, int32_t value) {
   static const double same[] = {0.5, 0.3, 0.7, 0.1, 0.9, 0.01};
   uint32_t words[4];
@@ -112,8 +113,8 @@ static double threshold_of(int32_t round, int32_t value) {
   return (double)random_uniform(words[0]);
 }
 
-/* The schedule that keeps values where their part in a relaxed solution is above the round's threshold.
- * `done`: false where updates cannot be placed. */
+/* Makes the schedule that keeps a value if its part in a relaxed solution is above the round's threshold.
+ * `done`: false if updates cannot be placed. */
 static neap_status round_solution(const struct rounding *r, const double *solution, int32_t round,
                                   struct schedule *out, bool *done) {
   const struct checkmate_model *m = r->m;
@@ -135,7 +136,7 @@ static neap_status round_solution(const struct rounding *r, const double *soluti
   return NEAP_OK;
 }
 
-/* ---- The row ---- */
+/* ---- The planner ---- */
 
 enum {
   EXACT_SIZE = 4000,    /* columns and rows of programs that are solved, */
@@ -155,7 +156,7 @@ struct solving {
   struct simulation score;
 };
 
-/* Seconds for the solver: 0 without a deadline, and next to nothing after it. */
+/* Returns the seconds for the solver: 0 without a deadline, almost none after it. */
 static double seconds_left(const struct solving *s) {
   return s->deadline < INFINITY ? fmax(s->deadline - clock_seconds(), 1e-3) : 0;
 }
@@ -164,7 +165,7 @@ static bool fits(const struct solving *s) {
   return s->best.nodes.count > 0 && s->score.peak_bytes <= s->budget;
 }
 
-/* Takes a schedule that is better than what is there, cleaned. */
+/* Keeps a schedule, cleaned, if it is better than the best so far. */
 static neap_status consider(struct solving *s, const struct schedule *schedule) {
   struct schedule cleaned = {0};
   struct simulation score;
@@ -197,8 +198,8 @@ static neap_status rounding_create(struct checkmate_model *m, struct rounding *r
   return NEAP_OK;
 }
 
-/* Relaxes and rounds, with less and less of the budget (their epsilon), until a rounded schedule keeps the
- * whole. */
+/* Relaxes and rounds with less and less of the budget (their epsilon), until a rounded schedule keeps the
+ * real one. */
 static neap_status round_down(struct solving *s) {
   struct checkmate_model m = {0};
   struct rounding r;
@@ -271,15 +272,15 @@ neap_status plan_checkmate(const neap_step *step, uint64_t budget, const struct 
                       .deadline = options->deadline > 0 ? options->deadline : INFINITY};
   const int64_t size = checkmate_size(step);
   RETURN_IF(milp_missing() != NULL, NEAP_OVER_BUDGET, "checkmate: %s", milp_missing());
-  RETURN_IF(
-      size > RELAXED_SIZE, NEAP_OVER_BUDGET,
-      "checkmate: takes steps of some hundred nodes: this one's program has %lld rows and columns, above %d",
-      (long long)size, RELAXED_SIZE);
+  RETURN_IF(size > RELAXED_SIZE, NEAP_OVER_BUDGET,
+            "checkmate: the program of this step has %lld rows and columns, more than %d; it takes steps of "
+            "some hundred nodes",
+            (long long)size, RELAXED_SIZE);
   RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET,
-            "checkmate: the budget is below what is resident");
+            "checkmate: the budget is smaller than the resident tensors");
   neap_status status = plan_step(&s, size);
   if (status == NEAP_OK && !fits(&s))
-    status = neap_fail(NEAP_OVER_BUDGET, "checkmate: found nothing within %llu bytes; the least was %llu",
+    status = neap_fail(NEAP_OVER_BUDGET, "checkmate: found no schedule within %llu bytes; the least was %llu",
                        (unsigned long long)budget, (unsigned long long)s.score.peak_bytes);
   if (status == NEAP_OK || status == NEAP_OVER_BUDGET)
     *out = s.best;

@@ -1,8 +1,8 @@
-/* The program: its columns and rows. What lives is counted by events. In a stage, a value lives from its
- * start (kept) or from the run of its producer to its last reader there, or to the end if it is kept on.
- * `live` of a reader says whether the value lives while that reader's slot passes: it is at least the
- * reader's run and the `live` of the next reader, so at its least it is exactly that, and no product of
- * variables is needed (where Checkmate has FREE, section 4.4). */
+/* The program: its columns and rows. Live bytes are counted by events. In a stage, a value lives from its
+ * start (if kept) or from the run of its producer to its last reader there, or to the end if it is kept on.
+ * `live` of a reader says whether the value lives during that reader's slot. It is at least the reader's run
+ * and the `live` of the next reader, so its least value is exactly that, and no product of variables is
+ * needed (where Checkmate has FREE, section 4.4). */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { ZERO = CHECKMATE_ZERO, ONE = CHECKMATE_ONE };
 
-/* Bytes are counted in thousandths of the budget on values. */
+/* Bytes are counted in thousandths of the budget for values. */
 #define BUDGET_UNITS 1000.0
 
 struct building {
@@ -34,7 +34,7 @@ static int32_t *kept_at(struct checkmate_model *m, int32_t stage, int32_t value)
 
 static bool can_repeat(const struct step_node *node) { return node->repeatable && node->update_count == 0; }
 
-/* An update waits only for what can be made again from what it changes. */
+/* Returns true if the update may wait: only for values that can be made again from the tensors it changes. */
 static bool may_wait(const neap_step *step, int32_t v) {
   const struct step_node *node = &step->nodes[v];
   for (int32_t u = 0; u < node->update_count; u++) {
@@ -45,7 +45,7 @@ static bool may_wait(const neap_step *step, int32_t v) {
   return false;
 }
 
-/* Which values something in a stage from `stage` on may read, directly or to make something else again. */
+/* Finds the values that a node in a stage from `stage` on may read, directly or to make another one again. */
 static void find_useful(struct building *b, int32_t stage) {
   const neap_step *step = b->step;
   for (int32_t k = 0; k < b->m->value_count; k++) b->useful[k] = step->tensors[b->m->value[k]].is_output;
@@ -94,7 +94,7 @@ static neap_status add_columns(struct building *b) {
 
 /* ---- Rows ---- */
 
-/* A term of the current row; what a constant adds is taken from the row's bounds. */
+/* Adds a term to the current row; a constant's part is subtracted from the row's bounds. */
 static neap_status add_term(struct building *b, int32_t variable, double value) {
   struct milp *milp = &b->m->milp;
   if (variable == ZERO) return NEAP_OK;
@@ -121,8 +121,8 @@ static neap_status add_exclusive(struct building *b, int32_t x, int32_t y) {
   return add_term(b, y, 1);
 }
 
-/* What runs has its inputs; what is kept on is there; what is made again was not kept; what an update changes
- * is not read after it (equations 1b to 1d). */
+/* Adds the rules of a stage: a node that runs has its inputs; a value that is kept on exists; a value that is
+ * made again was not kept; an updated tensor is not read after its update (equations 1b to 1d). */
 static neap_status add_stage_rules(struct building *b, int32_t stage) {
   struct checkmate_model *m = b->m;
   for (int32_t v = 0; v <= stage; v++) {
@@ -161,7 +161,7 @@ static neap_status add_once(struct building *b) {
 
 /* ---- Memory ---- */
 
-/* The least variable that is at least x and at least y. */
+/* Gives the least variable that is at least x and at least y. */
 static neap_status either(struct building *b, int32_t x, int32_t y, int32_t *out) {
   *out = x == ONE || y == ZERO ? x : y;
   if (x == ONE || y == ONE || x == ZERO || y == ZERO) return NEAP_OK;
@@ -170,7 +170,7 @@ static neap_status either(struct building *b, int32_t x, int32_t y, int32_t *out
   return add_implied(b, y, *out, ZERO);
 }
 
-/* `live` of the readers of all values in a stage, last first. */
+/* Adds `live` for the readers of all values in a stage, last first. */
 static neap_status add_lives(struct building *b, int32_t stage) {
   const neap_step *step = b->step;
   for (int32_t k = 0; k < b->m->value_count; k++) {
@@ -185,7 +185,7 @@ static neap_status add_lives(struct building *b, int32_t stage) {
   return NEAP_OK;
 }
 
-/* Whether the value lives after a reader's slot. */
+/* Returns the variable that says whether the value lives after a reader's slot. */
 static int32_t live_after(const struct building *b, int32_t stage, int32_t t, int32_t reader) {
   const neap_step *step = b->step;
   for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++)
@@ -198,8 +198,8 @@ static bool pairs_clash(const struct step_node *node, int32_t p, int32_t q) {
          node->inputs[node->inplace[q].input] == node->inputs[node->inplace[p].input];
 }
 
-/* In-place pairs of a node that runs: columns that say which are used, in saved[pair]. An output takes over
- * one input, an input is taken over once, and only where it ends; pairs are tried in their order. */
+/* Adds columns, in saved[pair], that say which in-place pairs a running node uses. An output takes over one
+ * input, an input is taken over once, and only when it ends; pairs are tried in their order. */
 static neap_status add_pairs(struct building *b, int32_t stage, int32_t v, int32_t *saved) {
   const neap_step *step = b->step;
   const struct step_node *node = &step->nodes[v];
@@ -229,7 +229,8 @@ static double bytes_of(const struct building *b, int32_t t) {
   return (double)b->step->tensors[t].bytes * b->byte_unit;
 }
 
-/* What a node has live beside the values at its slot: workspace, less what is overwritten. */
+/* Adds the bytes that a node needs at its slot besides the values: workspace, less the bytes that are
+ * overwritten. */
 static neap_status add_beside(struct building *b, int32_t stage, int32_t v, const int32_t *saved,
                               double sign) {
   const struct step_node *node = &b->step->nodes[v];
@@ -240,8 +241,8 @@ static neap_status add_beside(struct building *b, int32_t stage, int32_t v, cons
   return NEAP_OK;
 }
 
-/* Values change between a node's slot and the next: its outputs pass from made to read later, its inputs from
- * this reader to the next. */
+/* Adds the changes of live values between a node's slot and the next: its outputs go from made to read later,
+ * its inputs from this reader to the next. */
 static neap_status add_changes_after(struct building *b, int32_t stage, int32_t v) {
   const neap_step *step = b->step;
   const struct step_node *node = &step->nodes[v];
@@ -263,7 +264,7 @@ static neap_status add_changes_after(struct building *b, int32_t stage, int32_t 
   return NEAP_OK;
 }
 
-/* A column for the live bytes at each slot of a stage, at most the budget: equal to that of the slot before
+/* Adds a column for the live bytes at each slot of a stage, at most the budget: the bytes of the slot before
  * and the changes between. */
 static neap_status add_stage_memory(struct building *b, int32_t stage, int32_t *pairs[2]) {
   struct checkmate_model *m = b->m;
@@ -300,7 +301,7 @@ static neap_status add_stage_memory(struct building *b, int32_t stage, int32_t *
   return NEAP_OK;
 }
 
-/* ---- The whole ---- */
+/* ---- The program ---- */
 
 int64_t checkmate_size(const neap_step *step) {
   const int64_t nodes = step->node_count;

@@ -1,6 +1,6 @@
 /* Chen, Xu, Zhang, Guestrin 2016, Training Deep Nets with Sublinear Memory Cost. The forward part is cut
- * where one value, or a few together, lead from what is before to what is after; what lies between cuts is
- * dropped at the end of the forward pass and made again when the backward pass first asks for it, just in
+ * where one value, or a few together, lead from the earlier to the later nodes. The values between cuts are
+ * dropped at the end of the forward pass and made again when the backward pass first needs them, just in
  * time. */
 #include "papers/chen.h"
 
@@ -37,7 +37,7 @@ static bool have_cut(const struct cuts *cuts, int32_t cut, const bool *have) {
   return true;
 }
 
-/* ---- From what is kept to a schedule ---- */
+/* ---- From kept values to a schedule ---- */
 
 struct emission {
   const struct cuts *cuts;
@@ -52,7 +52,7 @@ struct emission {
 
 enum { DEPTH_LIMIT = 10000 }; /* of calls: a stack has some hundred kilobytes at least */
 
-/* Runs a node after what it misses. NEAP_OVER_BUDGET: something that it needs cannot be made again. */
+/* Runs a node after its missing inputs. NEAP_OVER_BUDGET: one of them cannot be made again. */
 static neap_status emit(struct emission *e, int32_t v, int depth) {
   const neap_step *step = e->cuts->step;
   const struct step_node *node = &step->nodes[v];
@@ -62,9 +62,10 @@ static neap_status emit(struct emission *e, int32_t v, int depth) {
     const struct step_node *producer = &step->nodes[step->tensors[t].producer];
     bool can = producer->repeatable;
     for (int32_t k = 0; k < producer->input_count; k++) can = can && !e->updated[producer->inputs[k]];
-    RETURN_IF(!can, NEAP_OVER_BUDGET, "chen: '%s' would have to run again but must not", producer->name);
-    RETURN_IF(depth == DEPTH_LIMIT, NEAP_OVER_BUDGET,
-              "chen: more than %d nodes would have to run again for one", DEPTH_LIMIT);
+    RETURN_IF(!can, NEAP_OVER_BUDGET, "chen: '%s' must not run again, but the backward pass needs its value",
+              producer->name);
+    RETURN_IF(depth == DEPTH_LIMIT, NEAP_OVER_BUDGET, "chen: one node needs more than %d others to run again",
+              DEPTH_LIMIT);
     TRY(emit(e, step->tensors[t].producer, depth + 1));
   }
   for (int32_t i = 0; i < node->output_count; i++) {
@@ -74,7 +75,7 @@ static neap_status emit(struct emission *e, int32_t v, int depth) {
   return vector_push(&e->out->nodes, v);
 }
 
-/* The values of a cut again, and nothing else of what they take. */
+/* Makes the values of a cut again, and drops those that this needed. */
 static neap_status emit_cut(struct emission *e, int32_t cut) {
   const struct chain_cuts *all = &e->cuts->all;
   e->made.count = 0;
@@ -85,8 +86,7 @@ static neap_status emit_cut(struct emission *e, int32_t cut) {
   return NEAP_OK;
 }
 
-/* Comes nearer to a segment by halves from the last cut that is there: O(log n) of them stay (section 4.3, k
- * = 1). */
+/* Approaches a segment by halves from the last cut that exists: O(log n) cuts stay (section 4.3, k = 1). */
 static neap_status approach(struct emission *e, int32_t segment) {
   int32_t low = segment - 1;
   while (low >= 0 && !have_cut(e->cuts, low, e->have)) low--;
@@ -97,7 +97,7 @@ static neap_status approach(struct emission *e, int32_t segment) {
   return NEAP_OK;
 }
 
-/* Is something gone that is made from what the node updates? */
+/* Returns true if a dropped value is made from a tensor that the node updates. */
 static bool may_wait(const struct emission *e, int32_t v) {
   const neap_step *step = e->cuts->step;
   for (int32_t k = 0; k < step->nodes[v].update_count; k++) {
@@ -111,7 +111,7 @@ static bool may_wait(const struct emission *e, int32_t v) {
   return false;
 }
 
-/* Does an update that waits read what the node changes? */
+/* Returns true if a waiting update reads a tensor that the node changes. */
 static bool is_read_later(const struct emission *e, int32_t v) {
   const neap_step *step = e->cuts->step;
   for (size_t i = 0; i < e->postponed.count; i++) {
@@ -122,7 +122,7 @@ static bool is_read_later(const struct emission *e, int32_t v) {
   return false;
 }
 
-/* And is it asked for later? */
+/* Returns true if the node must wait: such a value is needed later. */
 static bool must_wait(struct emission *e, int32_t v) {
   const neap_step *step = e->cuts->step;
   if (is_read_later(e, v)) return true;
@@ -150,7 +150,7 @@ static neap_status emit_update(struct emission *e, int32_t v) {
   return NEAP_OK;
 }
 
-/* The whole step. `keep`: values of the forward pass that stay, by tensor. */
+/* Emits the step. `keep`: values of the forward pass that stay, by tensor. */
 static neap_status emit_all(struct emission *e, const bool *keep) {
   const neap_step *step = e->cuts->step;
   for (int32_t v = 0; v < step->node_count; v++) {
@@ -200,7 +200,7 @@ static neap_status emission_create(struct chen *c, struct region *region, bool h
   return NEAP_OK;
 }
 
-/* Values of the last segment stay: the backward pass begins with them. */
+/* Keeps the values of the last segment, with which the backward pass begins. */
 static void keep_cuts(struct chen *c) {
   const neap_step *step = c->cuts.step;
   int32_t last = -1;
@@ -217,7 +217,7 @@ static void keep_cuts(struct chen *c) {
   }
 }
 
-/* Emits and scores the cuts that are chosen; keeps the cheapest schedule that fits, else the one with the
+/* Emits and scores the chosen cuts. Keeps the cheapest schedule that fits; if none fits, the one with the
  * least peak. */
 static neap_status try_cuts(struct chen *c, bool halving) {
   struct region region = {0};
@@ -246,17 +246,17 @@ static neap_status try_cuts(struct chen *c, bool halving) {
   return status;
 }
 
-/* ---- Which cuts ---- */
+/* ---- Choosing cuts ---- */
 
-/* Every k-th candidate, k = sqrt(n) (section 4.1). */
+/* Chooses every k-th candidate, k = sqrt(n) (section 4.1). */
 static neap_status choose_sqrt(struct chen *c) {
   const int32_t n = c->cuts.all.count, k = (int32_t)lround(sqrt((double)n));
   for (int32_t i = 0; i < n; i++) c->chosen[i] = k > 0 && (i + 1) % k == 0;
   return try_cuts(c, false);
 }
 
-/* Cuts where more than `segment` bytes have gathered (algorithm 3). x: bytes of the cuts, y: of the largest
- * segment. */
+/* Cuts where more than `segment` bytes have accumulated (algorithm 3). x: bytes of the cuts, y: of the
+ * largest segment. */
 static neap_status greedy(struct chen *c, double segment, double *x, double *y) {
   const neap_step *step = c->cuts.step;
   double gathered = 0;
@@ -298,7 +298,7 @@ static neap_status choose_greedy(struct chen *c) {
   return NEAP_OK;
 }
 
-/* Nothing stays but what halving keeps; and the same over every second, fourth, ... candidate. */
+/* Keeps only the cuts of halving; then also every second, fourth, ... candidate. */
 static neap_status choose_recursive(struct chen *c) {
   for (int32_t apart = c->cuts.all.count + 1; apart > 0; apart = apart / 2) {
     for (int32_t i = 0; i < c->cuts.all.count; i++) c->chosen[i] = (i + 1) % apart == 0;

@@ -4,6 +4,6 @@
 
 #include "step/planner.h"
 
-planner_function plan_chen_sqrt, plan_chen_greedy, plan_chen_recursive; /* a row each */
+planner_function plan_chen_sqrt, plan_chen_greedy, plan_chen_recursive; /* one planner each */
 
 #endif

@@ -8,26 +8,26 @@
 struct contest {
   struct simulator simulator;
   uint64_t budget;      /* resident bytes included */
-  enum effort effort;   /* where it is quick the least peak wins, not the least cost */
+  enum effort effort;   /* if quick, the least peak wins, not the least cost */
   struct schedule *out; /* the best so far */
   uint64_t peak;        /* its peak; UINT64_MAX: none exists yet */
   double cost;          /* its cost */
 };
 
-/* Needs contest_free also after a failure; `out` stays with the caller. */
+/* Call contest_free also after a failure; `out` stays with the caller. */
 neap_status contest_create(const neap_step *step, uint64_t budget, const struct planner_options *options,
                            struct schedule *out, struct contest *contest);
 void contest_free(struct contest *contest);
 
-/* Does the best so far meet the budget? */
+/* Returns true if the best so far meets the budget. */
 bool contest_is_met(const struct contest *contest);
 
-/* Scores a candidate exactly. One that fits is cleaned of recomputations that the budget does not need, and
- * the cheapest stays; while none fits, the one with the least peak stays. A candidate that is not valid is
- * passed over. */
+/* Scores a candidate exactly. One that fits is cleaned of recomputations that the budget does not need. Keeps
+ * the cheapest candidate that fits; while none fits, the one with the least peak. Ignores an invalid
+ * candidate. */
 neap_status contest_offer(struct contest *contest, const struct schedule *candidate);
 
-/* What the planner of that name returns: NEAP_OVER_BUDGET while no candidate fits. */
+/* Returns the status of the planner of this name: NEAP_OVER_BUDGET while no candidate fits. */
 neap_status contest_result(const struct contest *contest, const char *planner);
 
 #endif

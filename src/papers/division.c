@@ -10,7 +10,7 @@ struct grouped {
   int32_t group, vertex;
 };
 
-/* Scratch, by vertex unless it says otherwise. The current set owns the vertices inside it. */
+/* Scratch memory, by vertex unless it says otherwise. The current set owns the vertices inside it. */
 struct divider {
   struct division *division;
   int32_t *owner, *place;  /* the set; where the vertex stands in it */
@@ -31,7 +31,7 @@ static neap_status add_set(struct divider *d, struct closed_set set) {
   return vector_push(&d->division->sets, set);
 }
 
-/* Is there an edge between two vertices, the ends of the graph included? */
+/* Returns true if an edge leads between two vertices, which may be the ends of the graph. */
 static bool has_edge(const struct forward_graph *g, int32_t from, int32_t to) {
   if (from < 0) return to < g->count && g->before_start[to] == g->before_start[to + 1];
   if (to == g->count) return g->after_start[from] == g->after_start[from + 1];
@@ -42,13 +42,13 @@ static bool has_edge(const struct forward_graph *g, int32_t from, int32_t to) {
 
 /* ---- Linear ---- */
 
-/* An edge of the set from place `from` to place `to` passes over what is between. */
+/* Counts an edge of the set from place `from` to place `to` for all vertices between. */
 static void pass_over(struct divider *d, int32_t from, int32_t to) {
   d->cover[from + 1]++;
   d->cover[to]--;
 }
 
-/* How many edges of the set pass over each vertex inside. Its ends stand at the places -1 and size. */
+/* Counts the edges of the set that pass over each vertex inside. Its ends have the places -1 and size. */
 static void find_cover(struct divider *d, int32_t index, const struct closed_set *set) {
   const struct forward_graph *g = d->division->graph;
   const int32_t size = set->end - set->begin;
@@ -79,7 +79,7 @@ static neap_status add_gap(struct divider *d, int32_t source, int32_t target, in
                                         .direct = has_edge(d->division->graph, source, target)});
 }
 
-/* False in *done: no vertex divides the set so. */
+/* Divides the set at vertices that all paths pass; *done is false if it finds no such vertex. */
 static neap_status divide_linearly(struct divider *d, int32_t index, const struct closed_set *set,
                                    bool *done) {
   int32_t source = set->source, begin = set->begin;
@@ -110,7 +110,7 @@ static void unite(int32_t *part, int32_t a, int32_t b) {
   part[a > b ? a : b] = a > b ? b : a;
 }
 
-/* What of the inside hangs together when the vertices a and b are gone. */
+/* Finds the connected parts of the inside without the vertices a and b. */
 static void find_parts(struct divider *d, int32_t index, const struct closed_set *set, int32_t a, int32_t b) {
   const struct forward_graph *g = d->division->graph;
   for (int32_t i = set->begin; i < set->end; i++) d->part[d->division->inside[i]] = d->division->inside[i];
@@ -129,7 +129,7 @@ static int compare_grouped(const void *a, const void *b) {
   return x->vertex < y->vertex ? -1 : x->vertex > y->vertex;
 }
 
-/* Puts the vertices of a group next to each other; `grouped` then says which is where. */
+/* Puts the vertices of a group next to each other; `grouped` then says which group is where. */
 static void sort_by_group(struct divider *d, const struct closed_set *set) {
   const int32_t size = set->end - set->begin;
   qsort(d->grouped, (size_t)size, sizeof *d->grouped, compare_grouped);
@@ -163,7 +163,7 @@ static neap_status divide_into_branches(struct divider *d, int32_t index, const 
 
 /* ---- Neither ---- */
 
-/* A pair of vertices and how many lie in the largest closed set between them. */
+/* A pair of vertices and the number of vertices in the largest closed set between them. */
 struct pair {
   int32_t source, target, inside;
 };
@@ -175,8 +175,8 @@ static int compare_pairs(const void *a, const void *b) {
   return x->target < y->target ? -1 : x->target > y->target;
 }
 
-/* Parts without a and b that have other neighbours than those are open; the others are the closed set between
- * a and b. Counts its vertices. */
+/* Counts the vertices of the closed set between a and b. Without a and b, parts with other neighbours are
+ * open; the others make up the set. */
 static int32_t find_closed(struct divider *d, int32_t index, const struct closed_set *set, int32_t a,
                            int32_t b) {
   const struct forward_graph *g = d->division->graph;
@@ -203,8 +203,8 @@ static int32_t at_place(const struct divider *d, const struct closed_set *set, i
   return place < set->end - set->begin ? d->division->inside[set->begin + place] : set->target;
 }
 
-/* Chooses the closed set between a pair unless it lies in one that is chosen, which is larger: it shares
- * edges with such a one only if an end is inside that. */
+/* Chooses the closed set between a pair unless it is inside a chosen one, which is larger: it shares edges
+ * with such a set only if an end is inside it. */
 static bool choose(struct divider *d, int32_t index, const struct closed_set *set, int32_t a, int32_t b,
                    int32_t group) {
   if (is_inside(d, index, a) && d->group[a] > 0) return false;
@@ -217,7 +217,7 @@ static bool choose(struct divider *d, int32_t index, const struct closed_set *se
   return true;
 }
 
-/* The largest closed sets first; `chosen` has room for one a vertex. */
+/* Chooses the largest closed sets first; `chosen` has room for one for each vertex. */
 static neap_status choose_closed_sets(struct divider *d, int32_t index, const struct closed_set *set,
                                       struct pair *chosen, int32_t *chosen_count) {
   const int32_t size = set->end - set->begin;
@@ -241,7 +241,7 @@ static neap_status choose_closed_sets(struct divider *d, int32_t index, const st
   return status;
 }
 
-/* What is inside no chosen closed set is a cut. */
+/* Makes every vertex that is inside no chosen closed set a cut. */
 static neap_status divide_otherwise(struct divider *d, int32_t index, const struct closed_set *set) {
   const int32_t size = set->end - set->begin;
   struct pair *chosen = calloc((size_t)size + 1, sizeof *chosen);
@@ -271,7 +271,7 @@ static neap_status divide_otherwise(struct divider *d, int32_t index, const stru
   return status;
 }
 
-/* ---- All of it ---- */
+/* ---- The division ---- */
 
 static neap_status divide(struct divider *d, int32_t index) {
   struct division *division = d->division;

@@ -1,12 +1,11 @@
 /* Dynamic tensor rematerialization: Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock 2021
- * (2006.09616), simulated on the step's own order; its log is the plan. It knows nothing of what comes: when
- * an output does not fit, the resident value with the least cost / (bytes * staleness) goes, where the cost
- * includes that of the evicted values next to it; when an input is missing, it is made again. The evicted
- * neighbourhood is kept in union-find components, whose costs are summed, and from which a value that is made
- * again is subtracted without splitting them (h_DTR-eq, section 4.1). Values that the order does not read any
- * more are evicted at once (eager eviction, section 2).
- * The simulation knows neither in-place pairs nor updates, so its own limit is swept and every log scored
- * exactly. */
+ * (2006.09616), simulated on the step's own order; its log is the plan. It knows nothing of later nodes. When
+ * an output does not fit, it evicts the resident value with the least cost / (bytes * staleness), where the
+ * cost includes that of the evicted values next to it. When an input is missing, it is made again. The
+ * evicted neighbourhood is kept in union-find components, whose costs are summed, and from which a value that
+ * is made again is subtracted without splitting them (h_DTR-eq, section 4.1). Values that the order no longer
+ * reads are evicted at once (eager eviction, section 2). The simulation ignores in-place pairs and updates,
+ * so its own limit is swept and every log scored exactly. */
 #include "papers/dtr.h"
 
 #include <math.h>
@@ -19,7 +18,7 @@
 
 enum { DEPTH_LIMIT = 10000, COST_LIMIT = 3 };
 
-/* A component of evicted values, or what is left of it. */
+/* A component of evicted values, or the rest of one. */
 struct component {
   int32_t parent;
   double cost;
@@ -61,7 +60,7 @@ static bool is_evicted(const struct runtime *r, int32_t t) {
   return is_value(r, t) && r->made[t] && !r->resident[t];
 }
 
-/* Calls `visit` for the evicted values that this one is made from or that are made from it. */
+/* Calls `visit` for the evicted inputs of this value and the evicted values made from it. */
 static void visit_neighbours(struct runtime *r, int32_t t, void (*visit)(struct runtime *, int32_t, void *),
                              void *context) {
   const struct step_node *node = producer_of(r, t);
@@ -98,7 +97,7 @@ static void add_neighbour(struct runtime *r, int32_t neighbour, void *context) {
   n->cost += fmax(r->components.data[c].cost, 0);
 }
 
-/* The heuristic: the least of these goes first. */
+/* Returns the heuristic; the value with the least goes first. */
 static double score(struct runtime *r, int32_t t) {
   struct neighbourhood n = {.cost = producer_of(r, t)->cost};
   visit_neighbours(r, t, add_neighbour, &n);
@@ -136,7 +135,7 @@ static neap_status evict_if_released(struct runtime *r, int32_t t) {
   return producer_of(r, t)->repeatable ? evict(r, t) : NEAP_OK;
 }
 
-/* Evicts until this many bytes more fit. NEAP_OVER_BUDGET: nothing is left that may go. */
+/* Evicts until this many more bytes fit. NEAP_OVER_BUDGET: no value is left to evict. */
 static neap_status make_room(struct runtime *r, uint64_t bytes) {
   while (r->used + bytes > r->limit) {
     int32_t victim = -1;
@@ -163,7 +162,7 @@ static neap_status ensure(struct runtime *r, int32_t t, int depth) {
   return run_node(r, r->step->tensors[t].producer, depth + 1);
 }
 
-/* NEAP_OVER_BUDGET: within this limit the run does not come to its end. */
+/* Runs a node. NEAP_OVER_BUDGET: the run cannot finish within this limit. */
 static neap_status run_node(struct runtime *r, int32_t v, int depth) {
   const struct step_node *node = &r->step->nodes[v];
   TRY(stop_check());
@@ -191,7 +190,7 @@ static neap_status run_node(struct runtime *r, int32_t v, int depth) {
   return NEAP_OK;
 }
 
-/* A node of the order has run, or is an update, which is put in its place later: its reads are over. */
+/* Ends the reads of a node of the order that has run, or of an update, which gets its place later. */
 static neap_status release(struct runtime *r, const struct step_node *node) {
   for (int32_t i = 0; i < node->input_count; i++) {
     bool first = is_value(r, node->inputs[i]);
@@ -219,7 +218,7 @@ static void reset(struct runtime *r, uint64_t limit) {
         r->step->reader_start[t + 1] - r->step->reader_start[t] + r->step->tensors[t].is_output;
 }
 
-/* One run within a limit; the log is a schedule of the whole step. */
+/* Runs the order once within a limit; the log is a schedule of the step. */
 static neap_status run_order(struct runtime *r, uint64_t limit) {
   const neap_step *step = r->step;
   reset(r, limit);
@@ -237,8 +236,8 @@ static neap_status run_order(struct runtime *r, uint64_t limit) {
 
 /* ---- The sweep ---- */
 
-/* Limits on fixed rungs, from somewhat below the caller's to where in-place pairs no longer make up for it.
- */
+/* Sweeps limits on fixed rungs, from a little below the caller's up to where in-place pairs no longer make up
+ * for the difference. */
 static neap_status sweep(struct runtime *r, struct contest *contest) {
   const neap_step *step = r->step;
   const bool large = step->node_count > LARGE_STEP;
@@ -278,8 +277,8 @@ static neap_status runtime_create(const neap_step *step, struct region *region, 
 
 neap_status plan_dtr(const neap_step *step, uint64_t budget, const struct planner_options *options,
                      struct schedule *out) {
-  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "dtr: what is resident alone needs %llu bytes",
-            (unsigned long long)step->resident_bytes);
+  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET,
+            "dtr: the resident tensors alone need %llu bytes", (unsigned long long)step->resident_bytes);
   struct region region = {0};
   struct runtime runtime = {0};
   struct contest contest;

@@ -1,4 +1,4 @@
-/* Kirisame et al. 2021, Dynamic Tensor Rematerialization: the row. */
+/* Kirisame et al. 2021, Dynamic Tensor Rematerialization: the planner. */
 #ifndef NEAP_PAPERS_DTR_H
 #define NEAP_PAPERS_DTR_H
 

@@ -1,7 +1,6 @@
-/* Feng and Huang 2018 (1808.00079): the set of values that stay for which their bytes and those of the
- * largest segment between them are least in sum (max_term.h, division.h). That is one plan; for the caller's
- * budget others over a grid of max terms are scored too, and what the budget leaves over is spent on
- * recomputations that are not needed. */
+/* Feng and Huang 2018 (1808.00079): keeps the set of values for which the sum of their bytes and those of the
+ * largest segment between them is least (max_term.h, division.h). That is one plan. For the caller's budget
+ * others over a grid of max terms are scored too, and the rest of the budget saves recomputations. */
 #include "papers/feng_huang.h"
 
 #include <math.h>
@@ -16,7 +15,7 @@ struct enumeration {
   struct schedule schedule;
 };
 
-/* Scores what stays for a max term; so does the last segment, with which the backward pass begins. */
+/* Scores the kept values of a max term; the last segment is kept too, as the backward pass begins with it. */
 static neap_status offer(struct enumeration *s, uint64_t term) {
   const struct forward_graph *graph = s->division.graph;
   bool *stays = s->terms.stays;
@@ -29,7 +28,8 @@ static neap_status offer(struct enumeration *s, uint64_t term) {
 
 enum { GRID = 40, LARGE_GRID = 16, VERTEX_LIMIT = 20000 };
 
-/* The paper's plan, then from max terms so small that everything stays to one that holds everything. */
+/* Tries the paper's plan, then max terms from one so small that everything stays to one that holds
+ * everything. */
 static neap_status search_all(struct enumeration *s) {
   const struct division *division = &s->division;
   const double total = division->sets.count > 0 ? (double)division->sets.data[0].bytes : 0;
@@ -49,7 +49,8 @@ neap_status plan_feng_huang(const neap_step *step, uint64_t budget, const struct
   neap_status status = contest_create(step, budget, options, out, &s.contest);
   if (status == NEAP_OK) status = forward_graph_create(step, &region, &graph);
   if (status == NEAP_OK && graph.count > VERTEX_LIMIT)
-    status = neap_fail(NEAP_OVER_BUDGET, "feng-huang: takes at most %d forward nodes", VERTEX_LIMIT);
+    status = neap_fail(NEAP_OVER_BUDGET, "feng-huang: the step has too many forward nodes; the limit is %d",
+                       VERTEX_LIMIT);
   if (status == NEAP_OK) status = division_create(&graph, &region, &s.division);
   if (status == NEAP_OK) status = max_term_create(&s.division, &region, &s.terms);
   if (status == NEAP_OK) status = search_all(&s);

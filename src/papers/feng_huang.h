@@ -1,4 +1,4 @@
-/* Feng and Huang 2018: the row. */
+/* Feng and Huang 2018: the planner. */
 #ifndef NEAP_PAPERS_FENG_HUANG_H
 #define NEAP_PAPERS_FENG_HUANG_H
 

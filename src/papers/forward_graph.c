@@ -13,8 +13,8 @@ static bool depends_on_forward_only(const struct forward_graph *g, const struct 
   return true;
 }
 
-/* A forward node that reads nothing but resident tensors and that no forward node reads: a weight in another
- * order, say, for the backward pass. */
+/* Returns true for a forward node that only reads resident tensors and that no forward node reads: for
+ * example a weight in another order for the backward pass. */
 static bool serves_backward_only(const neap_step *step, const struct step_node *node) {
   for (int32_t i = 0; i < node->input_count; i++)
     if (step->tensors[node->inputs[i]].producer >= 0) return false;
@@ -48,7 +48,7 @@ static void find_vertices(struct forward_graph *g) {
   }
 }
 
-/* Is this the first input that vertex u gives to the node? */
+/* Returns true if this is the first input that vertex u gives to the node. */
 static bool first_from(const struct forward_graph *g, const struct step_node *node, int32_t input,
                        int32_t producer) {
   for (int32_t k = 0; k < input; k++)
@@ -56,7 +56,7 @@ static bool first_from(const struct forward_graph *g, const struct step_node *no
   return true;
 }
 
-/* Edges by their heads, then the same by their tails. */
+/* Lists edges by their heads, then the same by their tails. */
 static neap_status find_edges(struct forward_graph *g, struct region *region) {
   size_t reads = 1;
   for (int32_t v = 0; v < g->count; v++) reads += (size_t)g->step->nodes[g->node[v]].input_count;
@@ -101,7 +101,7 @@ neap_status forward_graph_create(const neap_step *step, struct region *region, s
   return find_edges(graph, region);
 }
 
-/* ---- From what stays to a schedule ---- */
+/* ---- From kept values to a schedule ---- */
 
 struct ranked {
   int32_t rank, id;
@@ -134,8 +134,8 @@ static int32_t segment_of(const struct emission *e, int32_t vertex) {
   return e->segment == NULL ? 0 : e->segment[vertex];
 }
 
-/* A node of the backward pass belongs to the segment whose dropped values it reads, and to none later than
- * that of a node that it depends on: so the order by falling segments is valid. */
+/* Ranks nodes of the backward pass. One belongs to the segment whose dropped values it reads, and to none
+ * later than that of a node that it depends on, so the order by falling segments is valid. */
 static void rank_rest(struct emission *e, int32_t *rank_of_node) {
   const neap_step *step = e->graph->step;
   for (int32_t v = 0; v < step->node_count; v++) {
@@ -162,14 +162,14 @@ static neap_status ask_for(struct emission *e, int32_t vertex) {
   return vector_push(&e->missing, e->place[vertex]);
 }
 
-/* A late node runs once, when it is first asked for. */
+/* Runs a late node once, when it is first needed. */
 static neap_status emit_late(struct emission *e, int32_t v) {
   if (!e->graph->late[v] || e->late_ran[v]) return NEAP_OK;
   e->late_ran[v] = true;
   return vector_push(&e->out->nodes, v);
 }
 
-/* Runs a node after everything that it misses, which is run in the order of the forward pass. */
+/* Runs a node after all its missing inputs, in the order of the forward pass. */
 static neap_status emit(struct emission *e, int32_t v) {
   const struct forward_graph *g = e->graph;
   const struct step_node *node = &g->step->nodes[v];
@@ -230,7 +230,7 @@ neap_status forward_graph_schedule(const struct forward_graph *graph, const int3
 
 /* ---- Updates ---- */
 
-/* The position after which an update may run; those of updates before it are in `last` already. */
+/* Returns the position after which an update may run; `last` already has those of updates before it. */
 static int32_t earliest(const neap_step *step, int32_t update, const int32_t *first, const int32_t *last) {
   const struct step_node *node = &step->nodes[update];
   int32_t at = -1;

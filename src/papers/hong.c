@@ -35,8 +35,8 @@ static void fill_segments(struct hong_n3 *h, const uint64_t *bytes) {
   }
 }
 
-/* Least sum of checkpoints where no segment is larger than `limit`; UINT64_MAX: none. W(i, j) grows with j
- * and as i falls, so the candidates of i are a window that only moves left. */
+/* Returns the least sum of checkpoints if no segment is larger than `limit`; UINT64_MAX: none. W(i, j) grows
+ * with j and as i falls, so the candidates of i are a window that only moves left. */
 static uint64_t least_sum(struct hong_n3 *h, uint64_t limit) {
   const int32_t n = h->n;
   int32_t front = 0, back = 0; /* deque[front .. back): j falling, sums falling: the least is the front's */
@@ -114,22 +114,22 @@ struct hong {
   int32_t begin, end;
 };
 
-/* The window grows to the left by layer i. */
+/* Widens the window to the left by layer i. */
 static void widen(struct hong *h, int32_t i) {
   while (h->largest_end > h->largest_begin && h->bytes[h->largest[h->largest_end - 1]] <= h->bytes[i])
     h->largest_end--;
   h->largest[h->largest_end++] = i;
 }
 
-/* U(i, j); the window shrinks to i .. j. */
+/* Returns U(i, j) and shrinks the window to i .. j. */
 static uint64_t segment(struct hong *h, int32_t i, int32_t j) {
   while (h->largest[h->largest_begin] > j) h->largest_begin++;
   return h->before[j + 1] - h->before[i + 1] + h->bytes[h->largest[h->largest_begin]];
 }
 
-/* U(i, j) grows with j and as i falls, T(j) of the candidates falls with j. So the best candidate is the
- * farthest whose segment is smaller than the T of the next nearer one; what is passed over never comes back.
- */
+/* Chooses the next checkpoint. U(i, j) grows with j and as i falls, T(j) of the candidates falls with j. So
+ * the best candidate is the farthest whose segment is smaller than the T of the next nearer one; a candidate
+ * that is passed over never returns. */
 static void choose_next(struct hong *h, const uint64_t *kept, int32_t i) {
   while (h->end > h->begin && h->peak[h->candidates[h->end - 1]] >= h->peak[i + 1]) h->end--;
   h->candidates[h->end++] = i + 1;
@@ -167,11 +167,11 @@ neap_status hong_checkpoints(int32_t n, const uint64_t *bytes, const uint64_t *k
   return NEAP_OK;
 }
 
-/* ---- The rows ---- */
+/* ---- The planners ---- */
 
 enum { HONG_N3_STAGES = 150 };
 
-/* Layer 0 is the input, layer k what stage k - 1 makes. */
+/* The layers: layer 0 is the input, layer k the output of stage k - 1. */
 struct layers {
   uint64_t *bytes, *kept;
   int32_t *chosen;
@@ -182,7 +182,7 @@ static neap_status push(chain_operations *out, enum chain_action action, int32_t
   return vector_push(out, (struct chain_operation){action, stage, 0, 0});
 }
 
-/* Stages begin .. end - 1 forward, everything kept, and backward again. */
+/* Runs stages begin .. end - 1 forward, keeping everything, and backward again. */
 static neap_status push_segment(int32_t begin, int32_t end, chain_operations *out) {
   for (int32_t s = begin; s < end - 1; s++) TRY(push(out, CHAIN_FORWARD_KEEP, s));
   TRY(push(out, CHAIN_LEAF, end - 1));
@@ -190,8 +190,8 @@ static neap_status push_segment(int32_t begin, int32_t end, chain_operations *ou
   return NEAP_OK;
 }
 
-/* The last `kept_stages` stages keep everything; before them, checkpoints of least peak, the last of which is
- * where they begin. */
+/* Makes the operations. The last `kept_stages` stages keep everything; before them are checkpoints of least
+ * peak, the last one where they begin. */
 static neap_status operations(struct chain_sweep *sweep, int32_t kept_stages, chain_operations *out) {
   struct layers *l = sweep->family;
   const int32_t first = sweep->plan.chain.stage_count - kept_stages;

@@ -1,7 +1,7 @@
 /* Kusumoto, Inoue, Watanabe, Akiba, Koyama 2019: canonical strategies over all lower sets or over those of
- * one node and its ancestors. The programme's budget is not the caller's: in-place pairs and liveness make
- * the exact peak lower, by how much differs; so it is swept, every strategy is scored exactly, and what the
- * caller's budget leaves over is spent on recomputations that are not needed. */
+ * one node and its ancestors. The programme's budget is not the caller's: in-place pairs and liveness lower
+ * the exact peak by varying amounts. So it is swept, every strategy is scored exactly, and the rest of the
+ * caller's budget saves recomputations. */
 #include "papers/kusumoto.h"
 
 #include "papers/contest.h"
@@ -20,7 +20,8 @@ struct sweep {
   double small, large;     /* ratios of the programme's budgets, up to twice the least and beyond */
 };
 
-/* Has the current strategy been scored? By a 64-bit digest (FNV-1a): a false yes passes one over. */
+/* Finds out whether the current strategy has been scored, by a 64-bit digest (FNV-1a): a false yes skips
+ * one. */
 static neap_status is_known(struct sweep *s, bool *known) {
   uint64_t digest = 14695981039346656037u;
   for (size_t i = 0; i < s->search.chain.count; i++)
@@ -40,7 +41,8 @@ static neap_status offer(struct sweep *s, int32_t point) {
   return contest_offer(&s->contest, &s->schedule);
 }
 
-/* The end of V's front that the paper chooses, and points between it and the one that keeps the least. */
+/* Offers the end of V's front that the paper chooses, and points between it and the one that keeps the
+ * least. */
 static neap_status offer_front(struct sweep *s, uint64_t budget, bool most) {
   int32_t low, high;
   TRY(strategy_search_run(&s->search, budget, most, &low, &high));
@@ -50,8 +52,8 @@ static neap_status offer_front(struct sweep *s, uint64_t budget, bool most) {
   return NEAP_OK;
 }
 
-/* From the least budget of the programme to twice that, where the true least peak lies; then on to where
- * everything may stay, or to so far above the caller's budget that no strategy fits. */
+/* Sweeps from the least budget of the programme to twice that, which includes the true least peak; then on
+ * until everything may stay, or until no strategy fits the caller's budget. */
 static neap_status sweep_all(struct sweep *s) {
   const uint64_t everything = strategy_search_everything(&s->search);
   const double caller = (double)s->contest.budget - (double)s->contest.simulator.step->resident_bytes;
@@ -68,7 +70,7 @@ static neap_status sweep_all(struct sweep *s) {
   }
 }
 
-/* ---- The rows ---- */
+/* ---- The planners ---- */
 
 enum {
   EXACT_LIMIT = 4000,    /* lower sets that the exact row takes */
@@ -90,7 +92,7 @@ static neap_status sweep_family(const struct lower_sets *sets, struct region *re
   return status;
 }
 
-/* The exact row tries the other's strategies too, and in the same way: so it is never worse. */
+/* Plans. The exact planner also tries the other's strategies, in the same way, so it is never worse. */
 static neap_status plan(const neap_step *step, uint64_t budget, const struct planner_options *options,
                         bool exact, struct schedule *out) {
   const char *name = exact ? "kusumoto-exact" : "kusumoto";
@@ -101,7 +103,8 @@ static neap_status plan(const neap_step *step, uint64_t budget, const struct pla
   neap_status status = contest_create(step, budget, options, out, &s.contest);
   if (status == NEAP_OK) status = forward_graph_create(step, &region, &graph);
   if (status == NEAP_OK && graph.count > VERTEX_LIMIT)
-    status = neap_fail(NEAP_OVER_BUDGET, "%s: takes at most %d forward nodes", name, VERTEX_LIMIT);
+    status = neap_fail(NEAP_OVER_BUDGET, "%s: the step has too many forward nodes; the limit is %d", name,
+                       VERTEX_LIMIT);
   if (status == NEAP_OK && exact) status = lower_sets_all(&graph, EXACT_LIMIT, &region, &all);
   if (status == NEAP_OK) status = lower_sets_of_ancestors(&graph, ANCESTOR_LIMIT, &region, &ancestors);
   if (status == NEAP_OK) status = sweep_family(&ancestors, &region, &s);

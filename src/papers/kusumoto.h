@@ -1,4 +1,4 @@
-/* Kusumoto, Inoue, Watanabe, Akiba, Koyama 2019: the rows. */
+/* Kusumoto, Inoue, Watanabe, Akiba, Koyama 2019: the planners. */
 #ifndef NEAP_PAPERS_KUSUMOTO_H
 #define NEAP_PAPERS_KUSUMOTO_H
 

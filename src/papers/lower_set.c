@@ -22,7 +22,7 @@ static bool bit(const uint64_t *set, int32_t vertex) { return set[vertex / 64] >
 
 static void put(uint64_t *set, int32_t vertex) { set[vertex / 64] |= (uint64_t)1 << (vertex % 64); }
 
-/* Vertices of a set with a successor outside it; a pinned one counts as having one. */
+/* Returns true for a vertex of the set with a successor outside it, or a pinned one. */
 static bool on_boundary(const struct forward_graph *g, const uint64_t *set, int32_t vertex) {
   if (g->pinned[vertex]) return true;
   for (int32_t k = g->after_start[vertex]; k < g->after_start[vertex + 1]; k++)
@@ -30,7 +30,7 @@ static bool on_boundary(const struct forward_graph *g, const uint64_t *set, int3
   return false;
 }
 
-/* M(d+(L) \ L) + M(d-(d+(L)) \ L), each vertex once a term. `seen`: words of scratch, twice. */
+/* Returns M(d+(L) \ L) + M(d-(d+(L)) \ L), each vertex once in a term. `seen`: words of scratch, twice. */
 static uint64_t bytes_beyond(const struct forward_graph *g, const uint64_t *set, const int32_t *boundary,
                              int32_t count, uint64_t *seen, int32_t words) {
   uint64_t bytes = 0, *seen_before = seen + words;
@@ -51,7 +51,7 @@ static uint64_t bytes_beyond(const struct forward_graph *g, const uint64_t *set,
   return bytes;
 }
 
-/* Sums and boundaries of the sets, which stand in their order. */
+/* Fills sums and boundaries of the ordered sets. */
 static neap_status describe(struct lower_sets *sets, struct region *region) {
   const struct forward_graph *g = sets->graph;
   VECTOR(int32_t) boundary = {0};
@@ -116,17 +116,17 @@ static neap_status family_create(const struct forward_graph *g, const uint64_t *
   return describe(out, region);
 }
 
-/* ---- Which sets ---- */
+/* ---- Finding the sets ---- */
 
-/* May the vertex join a set? */
+/* Returns true if the vertex may join the set. */
 static bool has_predecessors(const struct forward_graph *g, const uint64_t *set, int32_t vertex) {
   for (int32_t k = g->before_start[vertex]; k < g->before_start[vertex + 1]; k++)
     if (!bit(set, g->before[k])) return false;
   return true;
 }
 
-/* A lower set, written with rising vertices, is a lower set after each of them: so each is met once, from the
- * one without its last vertex. */
+/* A lower set without its last vertex is a lower set, with rising vertices. So each set is met once, from
+ * that one. */
 neap_status lower_sets_all(const struct forward_graph *g, int32_t most, struct region *region,
                            struct lower_sets *out) {
   const int32_t words = g->count / 64 + 1;
@@ -150,7 +150,7 @@ neap_status lower_sets_all(const struct forward_graph *g, int32_t most, struct r
   return family_create(g, members, top, count, words, region, out);
 }
 
-/* A vertex and its ancestors; `stack` has room for all vertices. */
+/* Adds a vertex and its ancestors; `stack` has room for all vertices. */
 static void close_downwards(const struct forward_graph *g, int32_t vertex, uint64_t *set, int32_t *stack) {
   int32_t depth = 0;
   stack[depth++] = vertex;
@@ -165,7 +165,7 @@ static void close_downwards(const struct forward_graph *g, int32_t vertex, uint6
   }
 }
 
-/* Bytes of the vertices up to v that something after v reads, by v. */
+/* Finds, by v, the bytes of the vertices up to v that are read after v. */
 static neap_status find_crossing(const struct forward_graph *g, struct region *region, uint64_t **crossing) {
   uint64_t *bytes = *crossing = region_alloc(region, (size_t)g->count + 1, sizeof *bytes);
   RETURN_IF(bytes == NULL, NEAP_OUT_OF_MEMORY, "lower sets: out of memory");

@@ -1,4 +1,4 @@
-/* Lower sets of a forward graph: sets of vertices that hold every predecessor of what they hold. Kusumoto,
+/* Lower sets of a forward graph: sets of vertices that contain every predecessor of their members. Kusumoto,
  * Inoue, Watanabe, Akiba, Koyama 2019, A Graph Theoretic Framework of Recomputation Algorithms for
  * Memory-Efficient Backpropagation. */
 #ifndef NEAP_PAPERS_LOWER_SET_H
@@ -6,8 +6,8 @@
 
 #include "papers/forward_graph.h"
 
-/* A family of lower sets L_0 = {}, ..., L_count-1 = V, in an order in which a subset stands before its
- * superset: by rising bytes, then by rising number of vertices. */
+/* A family of lower sets L_0 = {}, ..., L_count-1 = V, in which a subset comes before its superset: by rising
+ * bytes, then by rising number of vertices. */
 struct lower_sets {
   const struct forward_graph *graph;
   int32_t count, words;
@@ -19,12 +19,12 @@ struct lower_sets {
   int32_t *boundary_start, *boundary; /* vertices of L with a successor outside, and the pinned ones */
 };
 
-/* All lower sets; everything lies in `region`. NEAP_OVER_BUDGET when there are more than `most`. */
+/* Finds all lower sets; all memory is in `region`. NEAP_OVER_BUDGET: there are more than `most`. */
 neap_status lower_sets_all(const struct forward_graph *graph, int32_t most, struct region *region,
                            struct lower_sets *out);
 
-/* {}, V and L^v for the vertices v, at most `most` of them: of a graph with more, vertices that stand next to
- * each other share one, where the fewest bytes are read beyond it. */
+/* Finds {}, V and L^v for the vertices v, at most `most` of them. In a graph with more, neighbouring vertices
+ * share one: the one beyond which the fewest bytes are read. */
 neap_status lower_sets_of_ancestors(const struct forward_graph *graph, int32_t most, struct region *region,
                                     struct lower_sets *out);
 
@@ -32,7 +32,7 @@ static inline bool lower_set_has(const struct lower_sets *sets, int32_t set, int
   return sets->members[(size_t)set * (size_t)sets->words + (size_t)(vertex / 64)] >> (vertex % 64) & 1;
 }
 
-/* Is set a, which stands before set b, a subset of it? */
+/* Returns true if set a, which comes before set b, is a subset of it. */
 static inline bool lower_set_within(const struct lower_sets *sets, int32_t a, int32_t b) {
   if (b == sets->count - 1) return true;
   if (sets->top[a] >= 0) return lower_set_has(sets, b, sets->top[a]);
@@ -43,10 +43,11 @@ static inline bool lower_set_within(const struct lower_sets *sets, int32_t a, in
   return true;
 }
 
-/* One segment of a canonical strategy, V_i = L' \ L: what its choice adds. */
+/* One segment of a canonical strategy, V_i = L' \ L: what choosing it adds. */
 struct lower_set_segment {
-  uint64_t kept;   /* bytes of d(L') \ L, which stay beside what stays already */
-  uint64_t needed; /* bytes beside what stays already: 2 M(V_i) + beyond(L') (section 3, equation 2) */
+  uint64_t kept;   /* bytes of d(L') \ L, which stay in addition to those that stay already */
+  uint64_t needed; /* bytes in addition to those that stay already: 2 M(V_i) + beyond(L') (section 3, equation
+                      2) */
   double overhead; /* T(V_i \ d(L')), made again */
 };
 
@@ -63,9 +64,9 @@ static inline struct lower_set_segment lower_set_segment(const struct lower_sets
   return segment;
 }
 
-/* The schedule of the canonical strategy {} = L_0 < L_1 < ... < L_k = V: `chain` holds the indices of L_1 ..
- * L_k. The union of the boundaries stays; so does the last segment, with which the backward pass begins.
- * `out` is replaced. */
+/* Makes the schedule of the canonical strategy {} = L_0 < L_1 < ... < L_k = V: `chain` holds the indices of
+ * L_1 .. L_k. The union of the boundaries stays; so does the last segment, with which the backward pass
+ * begins. `out` is replaced. */
 neap_status lower_sets_schedule(const struct lower_sets *sets, const int32_t *chain, int32_t length,
                                 struct schedule *out);
 

@@ -12,8 +12,8 @@ static uint64_t set_bytes(const struct max_term_search *s, int32_t child) {
   return child < 0 ? 0 : s->division->sets.data[child].bytes;
 }
 
-/* The shortest path through the accessibility graph: a deque of places from which the current one can be
- * reached, by rising bytes. Returns what stays; `from` has the path. */
+/* Finds the shortest path through the accessibility graph, with a deque of places from which the current one
+ * can be reached, by rising bytes. Returns the bytes that stay; `from` has the path. */
 static uint64_t solve_linear(struct max_term_search *s, const struct closed_set *set, uint64_t term) {
   const int32_t cuts = set->cut_end - set->cut_begin, *cut = s->division->cuts.data + set->cut_begin,
                 *child = s->division->children.data + set->child_begin;
@@ -44,7 +44,7 @@ static uint64_t solve_linear(struct max_term_search *s, const struct closed_set 
   return s->bytes[cuts + 1];
 }
 
-/* What stays of each set, children first; of those that are segments, nothing. */
+/* Returns the bytes that stay. Solves children first; nothing of a set that is a segment stays. */
 static uint64_t solve(struct max_term_search *s, uint64_t term) {
   const struct division *division = s->division;
   for (size_t i = division->sets.count; i-- > 0;) {
@@ -63,8 +63,8 @@ static uint64_t solve(struct max_term_search *s, uint64_t term) {
   return division->sets.count > 0 ? s->kept[0] : 0;
 }
 
-/* The cuts of one set that stay for a max term; marks the children that are divided in their turn and returns
- * the largest segment met. */
+/* Marks the cuts of one set that stay for a max term, and the children that are divided in turn. Returns the
+ * largest segment met. */
 static uint64_t trace_set(struct max_term_search *s, const struct closed_set *set, uint64_t term) {
   const struct division *division = s->division;
   const int32_t *child = division->children.data + set->child_begin,
@@ -105,11 +105,11 @@ void max_term_solve(struct max_term_search *s, uint64_t term, uint64_t *kept, ui
   }
 }
 
-/* ---- Which max terms ---- */
+/* ---- Choosing max terms ---- */
 
 enum { TERMS = 600 }; /* that are tried for the least sum, at most */
 
-/* Max terms from low to high, for all of which at least `kept` bytes stay. */
+/* Max terms from low to high; for all of them at least `kept` bytes stay. */
 struct interval {
   uint64_t low, high, kept;
 };

@@ -47,7 +47,7 @@ void milp_free(struct milp *m) {
 
 /* ---- The libraries ---- */
 
-/* What is called of them. */
+/* The functions that are called. */
 #define CLP_FUNCTIONS(F)                                                                                     \
   F(Clp_newModel)                                                                                            \
   F(Clp_deleteModel)                                                                                         \
@@ -93,14 +93,14 @@ static void *open_library(const char *name) {
   return library;
 }
 
-/* NULL: it is missing. */
+/* Returns a function, or NULL if it is missing. */
 static void *find(void *library, const char *name) {
   void *function = library != NULL ? dlsym(library, name) : NULL;
   if (library != NULL && function == NULL) missing(dlerror());
   return function;
 }
 
-/* Their own data stays: they are never unloaded. */
+/* Loads the solver. It is never unloaded, so its own data stays. */
 static void load_solver(void) {
   void *clp = open_library(NEAP_CLP), *cbc = open_library(NEAP_CBC);
 #define FIND_CLP(name) *(void **)&solver.name = find(clp, #name);
@@ -117,9 +117,9 @@ const char *milp_missing(void) {
 
 #define NEED_SOLVER RETURN_IF(milp_missing() != NULL, NEAP_UNSUPPORTED, "%s", milp_missing())
 
-/* ---- Programs as it takes them ---- */
+/* ---- Programs in the solver's form ---- */
 
-/* The terms column by column, as the solver takes them. */
+/* The terms by column, as the solver takes them. */
 struct columns {
   CoinBigIndex *start;
   int *row;
@@ -132,7 +132,7 @@ static void columns_free(struct columns *c) {
   free(c->value);
 }
 
-/* Terms of one row stand side by side in their column. Those that add up to nothing go. */
+/* Adds up repeated terms, which are neighbours in their column, and removes those whose sum is 0. */
 static void add_repeated_terms(struct columns *c, size_t columns) {
   CoinBigIndex kept = 0, read = 0;
   for (size_t column = 0; column < columns; column++) {

@@ -1,6 +1,6 @@
 /* Linear programs with some integer variables, and the solver that the library was built with (COIN-OR Clp
- * and CBC), which is loaded when it is first asked for. The solver prints nothing; its random seeds are
- * fixed, so that results depend on wall-clock time only where `seconds` is set. */
+ * and CBC), which is loaded on first use. The solver prints nothing. Its random seeds are fixed, so results
+ * depend on wall-clock time only if `seconds` is set. */
 #ifndef NEAP_PAPERS_MILP_H
 #define NEAP_PAPERS_MILP_H
 
@@ -9,7 +9,7 @@
 
 #include "base/vector.h"
 
-/* min cost x, row_lower <= A x <= row_upper, lower <= x <= upper; x is an integer where `integer` says so.
+/* min cost x, row_lower <= A x <= row_upper, lower <= x <= upper; x is an integer if `integer` is true.
  * Starts empty (all zero). */
 struct milp {
   VECTOR(double) lower, upper, cost;   /* by column */
@@ -27,7 +27,7 @@ neap_status milp_add_row(struct milp *milp, double lower, double upper);
 neap_status milp_add_term(struct milp *milp, int32_t column, double value);
 void milp_free(struct milp *milp);
 
-/* NULL where there is a solver; else why none exists. The first call loads it. */
+/* Returns NULL if there is a solver, or the reason why it is missing. The first call loads it. */
 const char *milp_missing(void);
 
 struct milp_limits {
@@ -38,18 +38,18 @@ struct milp_limits {
 
 struct milp_outcome {
   bool found;    /* a solution that keeps all limits */
-  bool finished; /* the search ended: what was found is optimal, or none exists below the cutoff */
-  double bound;  /* no solution below the cutoff costs less */
+  bool finished; /* a solution that keeps all limits */
+  double bound;  /* the search ended: the solution is optimal, or none exists below the cutoff */
 };
 
-/* `solution`: one number a column, set where one is found. NEAP_OUT_OF_MEMORY; NEAP_UNSUPPORTED without a
- * solver. */
+/* Solves the program. `solution`: one number for each column, set if one is found. NEAP_OUT_OF_MEMORY;
+ * NEAP_UNSUPPORTED without a solver. */
 neap_status milp_solve(const struct milp *milp, const struct milp_limits *limits, double *solution,
                        struct milp_outcome *outcome);
 
-/* The program with all columns continuous, for several solutions under changing upper bounds: each begins
- * where the one before it ended. `iterations`: of the simplex method, beyond which nothing is found;
- * `seconds`: the same, 0: none. */
+/* The program with all columns continuous, for several solutions under changing upper bounds: each starts
+ * from the one before it. `iterations` and `seconds` (0: none) limit the simplex method, which finds nothing
+ * beyond them. */
 struct milp_relaxation;
 neap_status milp_relaxation_create(const struct milp *milp, struct milp_relaxation **relaxation);
 neap_status milp_relaxation_solve(struct milp_relaxation *relaxation, const double *upper, int32_t iterations,

@@ -3,8 +3,8 @@
 
 #include "papers/chain_sweep.h"
 
-/* C(slots + times, slots), at most `most`: steps that can be reversed with no step run forward more than
- * `times` times. */
+/* Returns C(slots + times, slots), or `most` if that is less: the number of steps that can be reversed with
+ * no step run forward more than `times` times. */
 static int64_t reach(int64_t slots, int64_t times, int64_t most) {
   if (times < 0 || slots < 0) return 0;
   __extension__ typedef __int128 wide;
@@ -34,7 +34,7 @@ int64_t revolve_forward_steps(int64_t steps, int32_t slots) {
   return r * steps - reach((int64_t)slots + 1, r - 1, INT64_MAX);
 }
 
-/* How far to the next checkpoint: one of the distances with which both parts need no more repetitions. */
+/* Returns the distance to the next checkpoint: one with which neither part needs more repetitions. */
 static int32_t distance(int32_t steps, int32_t slots) {
   const int64_t r = repetitions(steps, slots);
   const int64_t behind = steps - reach(slots - 1, r, steps), ahead = reach(slots, r - 2, steps);
@@ -43,7 +43,7 @@ static int32_t distance(int32_t steps, int32_t slots) {
   return (int32_t)(y < steps ? y : steps - 1);
 }
 
-/* Steps first .. first + steps - 1, whose input is held in one of the slots. */
+/* Reverses steps first .. first + steps - 1, whose input is held in one of the slots. */
 static neap_status reverse(int32_t first, int32_t steps, int32_t slots, chain_operations *out) {
   while (steps > 1) {
     const int32_t y = slots > 1 ? distance(steps, slots) : steps - 1;
@@ -59,7 +59,7 @@ neap_status revolve_operations(int32_t steps, int32_t slots, chain_operations *o
   return reverse(0, steps, slots < steps ? slots : steps, out);
 }
 
-/* ---- The row ---- */
+/* ---- The planner ---- */
 
 enum { REVOLVE_STAGES = 4096 };
 

@@ -25,7 +25,7 @@ static int32_t bucket_of(const struct strategy_search *p, double overhead, int32
   return bucket < buckets - 1 ? (int32_t)bucket : buckets - 1;
 }
 
-/* Points of set `from` carried over to set `to`. */
+/* Carries points of set `from` over to set `to`. */
 static void extend(struct strategy_search *p, int32_t from, int32_t to, uint64_t limit, int32_t buckets) {
   const struct lower_set_segment segment = lower_set_segment(p->sets, from, to);
   if (segment.needed > limit) return;
@@ -44,8 +44,8 @@ static void extend(struct strategy_search *p, int32_t from, int32_t to, uint64_t
   }
 }
 
-/* The front of the current set: from the overhead that is wanted to the one that is not, while bytes fall;
- * stored by rising bytes. */
+/* Stores the front of the current set by rising bytes. It goes from the preferred overhead to the other end,
+ * while bytes fall. */
 static neap_status store_front(struct strategy_search *p, int32_t set) {
   const size_t start = p->points.count;
   uint64_t least = UINT64_MAX;
@@ -64,7 +64,7 @@ static neap_status store_front(struct strategy_search *p, int32_t set) {
   return NEAP_OK;
 }
 
-/* `buckets` 1: only whether V is reached counts. */
+/* Solves the programme; with `buckets` 1 only finds out whether V is reached. */
 static neap_status solve(struct strategy_search *p, uint64_t limit, bool most, int32_t buckets) {
   const struct lower_sets *sets = p->sets;
   p->most = most;

@@ -13,10 +13,10 @@
 #include "step/simulate.h"
 #include "step/tuning.h"
 
-/* Where a node's first run lies in every schedule, seen from the first run of the cut's node. */
+/* When a node's first run comes in every schedule, compared with the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
 
-/* The first run of one node. */
+/* A cut: the first run of one node. */
 struct cut {
   int32_t node;
   double room;    /* bytes that are left beside what the node needs to run */
@@ -24,7 +24,7 @@ struct cut {
   double repeats; /* what repeats after it cost, at least */
 };
 
-/* A choice of what is made again: each pays its cost, each byte kept a price. */
+/* A choice of the nodes to run again: each pays its cost, and each byte kept pays a price. */
 struct choice {
   double cost, kept; /* of what is made again; bytes */
   double value;      /* of the best choice for the price, less the price of the room */
@@ -48,7 +48,7 @@ struct bounding {
 static bool until(enum side side) { return side == BEFORE || side == AT; }
 static bool since(enum side side) { return side == AT || side == AFTER; }
 
-/* It reads what another node updates, at the cut at the latest. */
+/* Returns true if the node reads a tensor that another node updates before or at the cut. */
 static bool loses_input(const struct bounding *b, int32_t v) {
   const struct step_node *node = &b->step->nodes[v];
   for (int32_t i = 0; i < node->input_count; i++) {
@@ -65,7 +65,8 @@ static bool has_reader(const struct bounding *b, int32_t tensor, bool (*lies)(en
   return false;
 }
 
-/* The cut's node reads from it, or updates what it reads, or that holds for a node that comes before. */
+/* Returns true if the cut's node, or a node before it, reads an output of this node or updates one of its
+ * inputs. */
 static bool comes_before(const struct bounding *b, int32_t v) {
   const struct step_node *node = &b->step->nodes[v];
   for (int32_t i = 0; i < node->output_count; i++)
@@ -98,7 +99,7 @@ static void find_sides(struct bounding *b, int32_t cut) {
     if (comes_after(b, v)) b->side[v] = AFTER;
 }
 
-/* A node reads it whose first run lies after the cut, but not after the next. */
+/* Returns true if the tensor has a reader whose first run is after the cut, but not after the next cut. */
 static bool read_between(const struct bounding *b, int32_t tensor, const struct cut *next) {
   const neap_step *step = b->step;
   for (int32_t i = step->reader_start[tensor]; i < step->reader_start[tensor + 1]; i++) {
@@ -108,7 +109,7 @@ static bool read_between(const struct bounding *b, int32_t tensor, const struct 
   return next == NULL && step->tensors[tensor].is_output;
 }
 
-/* What is to be kept or made again between a cut, whose sides are set, and the next; NULL: the end. */
+/* Finds the values to keep or make again between a cut, whose sides are set, and the next; NULL: the end. */
 static void find_wanted(struct bounding *b, int32_t cut, const struct cut *next) {
   const neap_step *step = b->step;
   const struct step_node *node = &step->nodes[cut];
@@ -134,12 +135,13 @@ static bool can_repeat(const struct bounding *b, int32_t v) {
   return node->repeatable && node->update_count == 0 && !loses_input(b, v);
 }
 
-/* Rounded down: then no cut becomes more expensive. */
+/* Rounds down, so that no cut becomes more expensive. */
 static int64_t capacity_of(const struct bounding *b, double amount) {
   return (int64_t)fmin(amount * b->scale, (double)FLOW_UNBOUNDED);
 }
 
-/* A value that nodes before the cut read: kept where one of them is made again, but not the value. */
+/* Connects a value that nodes before the cut read. It is kept if one of them runs again but its maker does
+ * not. */
 static neap_status connect_readers(struct bounding *b, int32_t t, int64_t capacity) {
   const neap_step *step = b->step;
   const int32_t value = flow_value(b, t), producer = flow_node(step->tensors[t].producer);
@@ -150,7 +152,7 @@ static neap_status connect_readers(struct bounding *b, int32_t t, int64_t capaci
   return NEAP_OK;
 }
 
-/* So that what the source may send adds up. */
+/* Sets the scale so that the sum of all capacities from the source fits. */
 static void set_scale(struct bounding *b, double price) {
   b->scale = fmin(b->finest, ldexp(1, 59) / (price * b->wanted_bytes));
 }
@@ -196,9 +198,9 @@ static neap_status choose(struct bounding *b, double room, double price, struct 
   return NEAP_OK;
 }
 
-/* The price with the largest value, between two of which the first keeps too much and the second not. The
- * value is the least of lines over the prices, one for each choice; the next price is where the lines of the
- * two cross. Leaves the best price in `price`. */
+/* Finds the price with the largest value. It starts from two prices: at the first too much is kept, at the
+ * second not. The value is the least of lines over the prices, one for each choice; the next price is where
+ * the lines of the two cross. Leaves the best price in `price`. */
 static neap_status bound_cut(struct bounding *b, double room, double *bound) {
   enum { DOUBLINGS = 24, ROUNDS = 24 };
   struct choice low = {.kept = b->wanted_bytes}, high = {.kept = INFINITY}, now;
@@ -226,13 +228,13 @@ static double look_at(struct bounding *b, int32_t v) {
   return room_beside(b, v);
 }
 
-/* Nodes that are looked at: all, or this many of each part of the step. */
+/* How many nodes to skip: all are looked at, or this number in each part of the step. */
 static int32_t stride_of(const neap_step *step, int32_t parts) {
   return 1 + step->node_count / (parts * BOUND_SAMPLES);
 }
 
-/* Sets the price to the best for the node with most to keep beside what there is room for. Infinite: some
- * node has no room to run. */
+/* Sets the price to the best for the node that exceeds its room by most. The bound is infinite if some node
+ * has no room to run. */
 static neap_status find_price(struct bounding *b, int32_t stride, double *bound) {
   double most = 0;
   int32_t widest = -1;
@@ -247,8 +249,8 @@ static neap_status find_price(struct bounding *b, int32_t stride, double *bound)
   return bound_cut(b, room, bound);
 }
 
-/* Of each part of the step the node with the largest value for the price, of those with more to keep than
- * there is room for. */
+/* Chooses, in each part of the step, the node with the largest value for the price, among nodes that exceed
+ * their room. */
 static neap_status choose_cuts(struct bounding *b, int32_t parts, int32_t stride, struct cut *cuts,
                                int32_t *count) {
   const int32_t nodes = b->step->node_count;
@@ -273,7 +275,7 @@ static neap_status choose_cuts(struct bounding *b, int32_t parts, int32_t stride
   return NEAP_OK;
 }
 
-/* Repeats between a cut and the next, and those after that. */
+/* Bounds the cost of repeats between a cut and the next, plus those after the next. */
 static neap_status bound_from(struct bounding *b, struct cut *cut, const struct cut *next) {
   double between = 0;
   b->side = cut->side;
@@ -311,7 +313,7 @@ static neap_status prepare(struct bounding *b) {
   return NEAP_OK;
 }
 
-/* Whether all prices of bytes and what they add up to stay within a double, and capacities too. */
+/* Returns true if prices of bytes, their sums and capacities all stay within a double. */
 static bool is_measurable(double cost) {
   return cost > 0 && isfinite(ldexp(cost, 64)) && isfinite(ldexp(1, 36) / cost);
 }

@@ -1,4 +1,4 @@
-/* From a step and a budget to a plan: planners, the simulator and the layout together. */
+/* Makes a plan from a step and a budget: planners, the simulator and the layout together. */
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static bool better(const struct neap_plan *a, const struct neap_plan *b, bool by
   return by_peak ? plan_bytes(a) < plan_bytes(b) : a->cost < b->cost;
 }
 
-/* Takes the plan over. */
+/* Takes ownership of the plan and keeps it if it is better. */
 static void consider(struct choice *c, struct neap_plan *plan) {
   const bool fits = c->budget != NEAP_BUDGET_MIN && plan_bytes(plan) <= c->budget;
   struct neap_plan **place = fits ? &c->best : &c->least;
@@ -42,14 +42,15 @@ static bool asked(const struct choice *c, int32_t row) {
                                       : strcmp(c->name, planners[row].name) == 0;
 }
 
-/* The order in which rows are asked: `keep-all`, which nothing beats where it fits; then the last row, which
- * is mostly the best and spares others the layout. For a quick look the table's: the simple ones first. */
+/* The order of asking planners: first `keep-all`, as nothing is cheaper if it fits; then the last row, which
+ * is mostly the best and spares others the layout. A quick look takes the table's order: simple planners
+ * first. */
 static int32_t row_at(int32_t i, bool quick) {
   if (i == 0 || quick) return i;
   return i == 1 ? planner_count - 1 : i - 1;
 }
 
-/* Rows that can use more time get what is left of it, and no less than a LONG_MOMENT. */
+/* Gives the time that is left, at least a LONG_MOMENT, to each planner that can use it. */
 static neap_status ask_longer(struct choice *c, const struct planner_options *options, uint64_t *missing) {
   struct planner_options longer = *options;
   longer.effort = EFFORT_LONG;
@@ -65,7 +66,7 @@ static neap_status ask_longer(struct choice *c, const struct planner_options *op
   return NEAP_OK;
 }
 
-/* A row on a thread of its own. */
+/* A planner that runs on its own thread. */
 struct task {
   int32_t row;
   struct neap_plan *plan;
@@ -81,15 +82,15 @@ static neap_status ask_row(const struct choice *c, const struct planner_options 
              : plan_row(c->step, c->budget, &planners[task->row], options, best, &task->plan);
 }
 
-/* Whether the others are asked all the same: "auto" does without a planner that has no memory. Where none
- * finds a plan that is the answer. */
+/* Returns true if the other planners are asked all the same: "auto" goes on if one is out of memory. If no
+ * planner finds a plan, out of memory is the answer. */
 static bool goes_on(struct choice *c, neap_status told) {
   if (told != NEAP_OUT_OF_MEMORY || strcmp(c->name, "auto") != 0) return false;
   c->out_of_memory = true;
   return true;
 }
 
-/* Side by side: none looks at what another finds. */
+/* Runs planners in parallel; none uses the result of another. */
 static neap_status ask_tasks(struct choice *c, const struct planner_options *options, struct task *tasks,
                              int count, uint64_t *missing) {
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
@@ -105,7 +106,7 @@ static neap_status ask_tasks(struct choice *c, const struct planner_options *opt
   return status;
 }
 
-/* What each row does within the budget. `missing`: a bit for each that does not meet it. */
+/* Asks each planner for a plan within the budget. `missing`: a bit for each that does not meet it. */
 static neap_status ask_within(struct choice *c, const struct planner_options *options, uint64_t *missing) {
   const bool quick = options->effort == EFFORT_QUICK;
   *missing = 0;
@@ -123,8 +124,8 @@ static neap_status ask_within(struct choice *c, const struct planner_options *op
   return possible && options->deadline > 0 && !quick ? ask_longer(c, options, missing) : NEAP_OK;
 }
 
-/* The least of the rows that do not meet the budget, whatever it is; for "auto", but for tiny steps, only of
- * those that find it at once. */
+/* Asks planners that miss the budget for their least plan, whatever its size. For "auto" in steps that are
+ * not tiny, only those that find it directly. */
 static neap_status ask_least(struct choice *c, const struct planner_options *options, uint64_t missing) {
   const bool every = c->step->node_count <= TINY_STEP || strcmp(c->name, "auto") != 0;
   for (int32_t i = 0; i < planner_count; i++) {
@@ -139,8 +140,8 @@ static neap_status ask_least(struct choice *c, const struct planner_options *opt
   return NEAP_OK;
 }
 
-/* What is found within a byte less than the least plan needs is a lesser plan, until nothing is. In all but a
- * tiny step it would go on for long, a few bytes at a time. */
+/* Asks for a byte less than the least plan needs, until no plan is found. Only in tiny steps: in others this
+ * would go on for long, a few bytes at a time. */
 static neap_status ask_below_least(struct choice *c, const struct planner_options *options, bool *met) {
   *met = false;
   if (c->step->node_count > TINY_STEP) return NEAP_OK;
@@ -158,8 +159,8 @@ static neap_status ask_below_least(struct choice *c, const struct planner_option
   }
 }
 
-/* In the place of the least plan the cheapest for the bytes that it needs. That may need fewer, and be laid
- * out in fewer, so it is asked for whatever the budget: the least is the same for all. */
+/* Replaces the least plan by the cheapest plan of its size. That may need fewer bytes, and its layout too, so
+ * it is made whatever the budget is: the least is the same for all budgets. */
 static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
   neap_status status = NEAP_OK;
   uint64_t missing, before = UINT64_MAX;
@@ -179,7 +180,7 @@ static neap_status ask_at_least(struct choice *c, const struct planner_options *
   return status;
 }
 
-/* Only whether the budget is met. */
+/* Only finds out whether the budget is met. */
 static neap_status ask_quickly(struct choice *c, const struct planner_options *options) {
   uint64_t missing;
   TRY(ask_within(c, options, &missing));
@@ -188,9 +189,8 @@ static neap_status ask_quickly(struct choice *c, const struct planner_options *o
   return NEAP_OK;
 }
 
-/* Shares of the least that are asked for, to see whether a lower budget is met after all: the least that is
- * named is the least that is met. Each is asked for as a caller would, so that a caller gets the same answer.
- */
+/* The shares of the least plan's bytes that are tried as lower budgets, so that the least budget named is the
+ * least that is met. Each is asked for as a caller would, so that a caller gets the same answer. */
 static const double shares_below[] = {0.95, 0.99, 0.999};
 enum { TRIES_BELOW = 8 };
 
@@ -215,7 +215,7 @@ static neap_status ask_share(struct choice *c, const struct planner_options *opt
   return status;
 }
 
-/* Takes lower plans in the place of the least one, while budgets below it are met. */
+/* Replaces the least plan by lower ones while budgets below it are met. */
 static neap_status ask_shares_below(struct choice *c, const struct planner_options *options) {
   const int shares = (int)(sizeof shares_below / sizeof *shares_below);
   for (int tries = 0, i = 0; i < shares && tries < TRIES_BELOW; tries++) {
@@ -239,21 +239,22 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   return options->effort == EFFORT_QUICK ? NEAP_OK : ask_shares_below(c, options);
 }
 
-/* A row that was asked for by name has said why last. */
+/* Fails with the last message of the planner if it was asked for by name. */
 static neap_status say_unsuited(const struct choice *c) {
   RETURN_IF(strcmp(c->name, "auto") == 0, NEAP_OVER_BUDGET, "no planner finds a plan for this graph");
   return neap_fail(NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget: %s",
                    c->name, neap_error_message());
 }
 
-/* The plan for a budget, as above. Nobody looks for the least where it is not asked for and cannot do. */
+/* Makes the plan for a budget, as above. The least plan is not searched for unless it is asked for or may be
+ * within the budget. */
 static neap_status plan_within(struct choice *choice, const struct planner_options *options,
                                uint64_t *smallest) {
   const bool least = choice->budget == NEAP_BUDGET_MIN;
   if (smallest != NULL) *smallest = 0;
   if (options->effort == EFFORT_QUICK && !least) return ask_quickly(choice, options);
   RETURN_IF(smallest == NULL && !least && choice->budget < choice->bound, NEAP_OVER_BUDGET,
-            "the budget of %llu bytes cannot be met: every plan needs at least %llu",
+            "a budget of %llu bytes is too small: every plan needs at least %llu",
             (unsigned long long)choice->budget, (unsigned long long)choice->bound);
   TRY(ask_rows(choice, options));
   if (choice->best == NULL && choice->least == NULL) return say_unsuited(choice);
@@ -272,7 +273,7 @@ static neap_status bound_cost(const neap_step *step, uint64_t budget, double *co
   return plan_least_cost(step, budget, cost);
 }
 
-/* What no plan can do better than: side by side, though the cost is only told. */
+/* Finds both lower bounds in parallel, although the bound on the cost is only reported. */
 static neap_status find_bounds(struct choice *c, bool quick) {
   enum { BYTES, COST };
   const bool has_budget = c->budget != NEAP_BUDGET_MIN && c->budget != NEAP_BUDGET_MAX;
@@ -285,7 +286,7 @@ static neap_status find_bounds(struct choice *c, bool quick) {
   return status_of_tasks(ended, count);
 }
 
-/* How far from the best the plan can be. Costs added in another order differ in the last digits. */
+/* Adds how far the plan may be from the best. Sums of costs in another order differ in the last digits. */
 static neap_status add_bounds(const struct choice *c, bool quick) {
   struct neap_plan *plan = c->best;
   plan->lower_bound_bytes = c->bound;
@@ -302,11 +303,12 @@ static neap_status add_bounds(const struct choice *c, bool quick) {
 neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                                 uint64_t *smallest, neap_plan **plan) {
   NEED(plan);
-  RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs a step and options");
+  RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_plan_make_with: step or options are NULL");
   struct choice choice = {
       .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
-            "there is no planner '%s'", choice.name);
+            "planner '%s' does not exist", choice.name);
   const double start = clock_seconds();
   const volatile int *before = stop_listen(options->stop);
   struct descent descent = {0};
@@ -324,7 +326,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
                  : plan_within(&choice, &planner_options, smallest);
   if (status == NEAP_OVER_BUDGET && choice.out_of_memory)
     status = neap_fail(NEAP_OUT_OF_MEMORY,
-                       "planners are out of memory, and the others have no plan within %llu bytes",
+                       "planners ran out of memory, and the others have no plan within %llu bytes",
                        (unsigned long long)budget);
   if (status == NEAP_OK) status = add_bounds(&choice, options->quick);
   if (status == NEAP_OK) {

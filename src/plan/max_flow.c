@@ -24,7 +24,7 @@ neap_status flow_connect(struct flow *flow, int32_t from, int32_t to, int64_t ca
   return NEAP_OK;
 }
 
-/* Distances from the source over edges with capacity left. */
+/* Finds each node's distance from the source over edges with capacity left. */
 static bool find_levels(struct flow *flow) {
   int32_t *level = flow->level.data, *queue = flow->path.data;
   size_t head = 0, tail = 0;
@@ -43,7 +43,7 @@ static bool find_levels(struct flow *flow) {
   return level[FLOW_SINK] >= 0;
 }
 
-/* Sends what the path of edges takes; returns how many of its edges stay in front of the first full one. */
+/* Sends as much as the path takes; returns the number of its edges before the first full one. */
 static size_t send(struct flow *flow, size_t length, int64_t *value) {
   struct flow_edge *edges = flow->edges.data;
   const int32_t *path = flow->path.data;

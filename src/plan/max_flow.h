@@ -8,7 +8,7 @@
 #include "base/vector.h"
 
 enum { FLOW_SOURCE, FLOW_SINK, FLOW_FIRST }; /* nodes; others count from FLOW_FIRST on */
-#define FLOW_UNBOUNDED (INT64_MAX / 4)       /* capacity of an edge that no cut may hold */
+#define FLOW_UNBOUNDED (INT64_MAX / 4)       /* capacity of an edge that must not be cut */
 
 struct flow_edge {
   int32_t to, next; /* next: edge from the same node, -1: none */
@@ -21,17 +21,17 @@ struct flow {
   VECTOR(int32_t) level, cursor, path;
 };
 
-/* Empties the network and gives it this many nodes. Starts from a zeroed struct; flow_free in the end. All
- * return NEAP_OUT_OF_MEMORY. */
+/* Empties the network and gives it this number of nodes. The struct starts zeroed; call flow_free at the end.
+ * All of these may return NEAP_OUT_OF_MEMORY. */
 neap_status flow_reset(struct flow *flow, int32_t nodes);
 neap_status flow_connect(struct flow *flow, int32_t from, int32_t to, int64_t capacity);
 
-/* Finds the most that can go from the source to the sink; the sum of all capacities from the source that
- * are not unbounded must be below INT64_MAX / 8, and no path may be unbounded. Less once a stop is requested
- * (base/stop.h). */
+/* Returns the maximum flow from the source to the sink, or less if a stop is requested (base/stop.h). All
+ * bounded capacities from the source must add up to less than INT64_MAX / 8, and no path may be unbounded. */
 int64_t flow_maximise(struct flow *flow);
 
-/* After flow_maximise: whether the node lies on the source's side of the least cut nearest to the source. */
+/* Returns true if, after flow_maximise, the node is on the source's side of the least cut nearest to the
+ * source. */
 bool flow_reaches(const struct flow *flow, int32_t node);
 
 void flow_free(struct flow *flow);

@@ -53,8 +53,8 @@ static const int32_t *ids_of(const struct regression *r, const struct live_set *
   return r->members.data + set->start;
 }
 
-/* Making the members one after the other, each from nothing beside those that are there already, in the best
- * order for that: the one that frees most afterwards comes first. */
+/* Returns the peak of making the members one after the other, each from nothing while the earlier ones are
+ * live, in the best order: the one that frees most afterwards comes first. */
 static uint64_t peak_apart(const struct regression *r, const int32_t *ids, int32_t count) {
   enum { MOST = 32 };
   const struct step_tensor *tensors = r->step->tensors;
@@ -75,7 +75,7 @@ static uint64_t peak_apart(const struct regression *r, const int32_t *ids, int32
   return peak;
 }
 
-/* Where the set stands in the table, or is to stand. */
+/* Returns the set's place in the table, or its free place if it is new. */
 static int32_t *place_of(const struct regression *r, const struct live_set *set) {
   const int32_t *ids = ids_of(r, set);
   uint64_t hash = UINT64_C(0xCBF29CE484222325);
@@ -114,7 +114,7 @@ static neap_status open_set(struct regression *r, int32_t set) {
   return NEAP_OK;
 }
 
-/* The set at the end of `members`, unless it has been met with no higher a peak. */
+/* Adds the set at the end of `members`, unless the same set was met with a peak no higher. */
 static neap_status meet(struct regression *r, struct live_set set) {
   TRY(grow_table(r));
   set.apart = peak_apart(r, ids_of(r, &set), set.count);
@@ -133,7 +133,7 @@ static neap_status meet(struct regression *r, struct live_set set) {
 
 /* ---- Steps back ---- */
 
-/* Bytes that the node's outputs may take over from inputs that are not marked. */
+/* Returns the bytes that the node's outputs may take over from inputs that are not marked. */
 static uint64_t bytes_taken(const struct regression *r, const struct step_node *node) {
   uint64_t taken = 0;
   for (int32_t o = 0; o < node->output_count; o++) {
@@ -150,8 +150,8 @@ static uint64_t bytes_taken(const struct regression *r, const struct step_node *
   return taken;
 }
 
-/* What is live right before the last run of node u among those that made the set: written to the end of
- * `members`. Its peak is that of the walk with this run. `is_part`: it is a part of the set. */
+/* Writes to the end of `members` the values that are live right before the last run of node u among those
+ * that made the set. Its peak is that of the walk with this run. `is_part`: it is a part of the set. */
 static neap_status step_back(struct regression *r, const struct live_set *from, int32_t u,
                              struct live_set *out, bool *is_part) {
   const int32_t *needs = r->needs + r->need_start[u];
@@ -188,8 +188,8 @@ static bool made_before(const struct regression *r, const int32_t *ids, int32_t 
   return false;
 }
 
-/* All steps back from a set, unless the work ends; only one where it leaves a part of the set and costs
- * nothing: each walk from the set is one from its parts too. */
+/* Takes all steps back from a set, unless the work ends. If a step leaves a part of the set at no cost, only
+ * that step: each walk from the set is one from its parts too. */
 static neap_status expand(struct regression *r, int32_t set) {
   const struct live_set from = r->sets.data[set];
   for (int pass = 0; pass < 2; pass++)
@@ -211,8 +211,8 @@ static neap_status expand(struct regression *r, int32_t set) {
 
 /* ---- Searches ---- */
 
-/* What is known of the least peak of a walk that begins with `peak` bytes and then has these values live,
- * after this much work. */
+/* Searches, with this much work, for the least peak of a walk that begins with `peak` bytes and these live
+ * values. */
 static neap_status search(struct regression *r, const int32_t *ids, int32_t count, uint64_t peak,
                           int64_t work, struct search_end *end) {
   r->sets.count = r->members.count = r->heap.count = r->table.count = 0;
@@ -254,7 +254,7 @@ static neap_status prepare(struct regression *r) {
   return NEAP_OK;
 }
 
-/* The inputs of each node, and what it takes beside them. */
+/* Finds the inputs of each node, and the bytes that it needs besides them. */
 static void find_needs(struct regression *r) {
   const neap_step *step = r->step;
   size_t total = 0;
@@ -293,7 +293,7 @@ static neap_status search_node(struct regression *r, int32_t v, uint64_t peak, i
 
 /* ---- All nodes ---- */
 
-/* Every node a little, in the order of the step: what is known of its inputs helps with a node. */
+/* Searches a little for each node, in the order of the step: results for its inputs help with a node. */
 static neap_status search_each(struct regression *r, uint64_t *bound) {
   for (int32_t v = 0; v < r->step->node_count; v++) {
     const struct step_node *node = &r->step->nodes[v];
@@ -304,7 +304,8 @@ static neap_status search_each(struct regression *r, uint64_t *bound) {
   return NEAP_OK;
 }
 
-/* Once more those that may raise the bound, with this much work each, up to the limit on all. */
+/* Searches again, with this much work each and up to the total limit, for the nodes that may raise the
+ * bound. */
 static neap_status search_again(struct regression *r, int64_t work, int64_t limit, uint64_t *bound) {
   for (int32_t v = r->step->node_count; v-- > 0 && r->work < limit;) {
     const uint64_t best = r->ends[v].best, at_once = bytes_at_once(r, v);
@@ -317,7 +318,7 @@ static neap_status search_again(struct regression *r, int64_t work, int64_t limi
   return NEAP_OK;
 }
 
-/* What is live at the end. */
+/* Searches for the values that are live at the end. */
 static neap_status search_outputs(struct regression *r, int64_t work, uint64_t *bound) {
   const neap_step *step = r->step;
   struct search_end end;

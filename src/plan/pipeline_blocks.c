@@ -19,7 +19,7 @@ static bool is_read_backward(const struct finding *f, int32_t t) {
 
 /* ---- Variables ---- */
 
-/* The blocks whose nodes, but for updates, read a variable. */
+/* Lists the blocks that read a variable, without its updates. */
 static int32_t list_readers(const struct finding *f, int32_t t, bool *marked, int32_t *list) {
   int32_t count = 0;
   for (int32_t r = f->step->reader_start[t]; r < f->step->reader_start[t + 1]; r++) {
@@ -39,7 +39,8 @@ static int32_t trained_of(const neap_step *step, int32_t updater) {
   return -1;
 }
 
-/* A state has the blocks of the parameter that is updated with it; what is trained has a sum of gradients. */
+/* Gives a state the blocks of the parameter that is updated with it, and each trained parameter a sum of
+ * gradients. */
 static neap_status place_variables(struct finding *f, struct region *region, struct pipeline_problem *p) {
   const neap_step *step = f->step;
   const size_t stages = (size_t)f->chain->stage_count, tensors = (size_t)step->tensor_count;
@@ -76,7 +77,7 @@ static neap_status place_variables(struct finding *f, struct region *region, str
   return NEAP_OK;
 }
 
-/* ---- Seconds and what is kept ---- */
+/* ---- Seconds and kept values ---- */
 
 static void count_kept(struct finding *f) {
   const struct chain *chain = f->chain;
@@ -99,7 +100,7 @@ static void count_kept(struct finding *f) {
   }
 }
 
-/* What makes something that is made again is made again, inside its block. */
+/* Counts seconds. Makers of a value that is made again are made again too, inside their block. */
 static void count_seconds(struct finding *f) {
   const neap_step *step = f->step;
   for (int32_t v = step->node_count - 1; v >= 0; v--) {
@@ -124,7 +125,7 @@ static void count_seconds(struct finding *f) {
   }
 }
 
-/* ---- What lives while a block runs ---- */
+/* ---- Live bytes while a block runs ---- */
 
 static bool is_counted_apart(const struct finding *f, int32_t t) {
   const int32_t producer = f->step->tensors[t].producer;

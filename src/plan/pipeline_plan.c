@@ -1,4 +1,4 @@
-/* Pipelines of a step: neap_pipeline_make. */
+/* Plans the pipelines of a step: neap_pipeline_make. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,13 +49,14 @@ neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_option
   const struct pipeline_way *way = way_of(options->way != NULL ? options->way : "neap");
   RETURN_IF(way == NULL, NEAP_INVALID_ARGUMENT, "pipeline: unknown way '%s'; neap_pipeline_way_at lists them",
             options->way);
-  RETURN_IF(options->ranks < 1 || options->ranks > 64 || options->micro_batches < 1 ||
-                options->micro_batches > 4096 || !(options->bandwidth > 0) || !(options->latency >= 0),
-            NEAP_INVALID_ARGUMENT,
-            "pipeline: %d ranks, %d micro-batches; need 1 to 64, 1 to 4096, and a bandwidth above 0",
-            options->ranks, options->micro_batches);
+  RETURN_IF(
+      options->ranks < 1 || options->ranks > 64 || options->micro_batches < 1 ||
+          options->micro_batches > 4096 || !(options->bandwidth > 0) || !(options->latency >= 0),
+      NEAP_INVALID_ARGUMENT,
+      "pipeline: got %d ranks and %d micro-batches; it needs 1 to 64, 1 to 4096, and a bandwidth above 0",
+      options->ranks, options->micro_batches);
   RETURN_IF(options->budget == NEAP_BUDGET_AVAILABLE, NEAP_UNSUPPORTED,
-            "pipeline: the budget is what is available; give bytes of a rank");
+            "pipeline: the budget must not be what is available; give the bytes of a rank");
   struct neap_pipeline *p = calloc(1, sizeof *p);
   RETURN_IF_NULL(p);
   p->way = way->name;

@@ -1,4 +1,4 @@
-/* See plan_row.h. */
+/* The search for one planner's plan: see plan_row.h. */
 #include "plan/plan_row.h"
 
 #include <limits.h>
@@ -12,7 +12,7 @@
 
 /* ---- One budget ---- */
 
-/* One row on its way to a budget. */
+/* The search of one planner for a plan within a budget. */
 struct way {
   const neap_step *step;
   const struct planner *planner;
@@ -30,18 +30,18 @@ struct way {
   bool goes_back;          /* to that one: with less none exists */
 };
 
-/* There is time for more than a first layout. */
+/* Returns true if there is time for more than a first layout. */
 static bool is_careful(const struct way *w) {
   return w->planner->loose && w->options->effort == EFFORT_USUAL;
 }
 
 static bool keeps(const struct way *w, const struct neap_plan *plan) { return plan_bytes(plan) <= w->budget; }
 
-/* What a plan must cost less than; NULL: none exists. */
+/* Returns the plan that a new one must be cheaper than; NULL: none exists. */
 static const struct neap_plan *best_of(const struct way *w) { return w->found != NULL ? w->found : w->best; }
 
-/* What the planner finds within the limit, laid out. No plan, and no layout, where the schedule does not cost
- * less than what there is. */
+/* Lays out the schedule that the planner finds within the limit. Makes no plan and no layout if the schedule
+ * is not cheaper than the best plan. */
 static neap_status plan_below(struct way *w, struct neap_plan **out) {
   const struct neap_plan *best = best_of(w);
   struct schedule schedule = {0}, runner_up = {0};
@@ -64,9 +64,9 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
   return status;
 }
 
-/* By how much less the planner gets after a round: by what the layout lost, and more each time (`again`), as
- * another schedule loses something else. By a little where a good deal was lost, as another may lose nothing,
- * and where it was made to fit at a high price. */
+/* Returns by how much less the planner gets in the next round: by the bytes that the layout lost, and more
+ * each time (`again`), as another schedule loses elsewhere. By a little if a good deal was lost, as another
+ * may lose nothing, or if the layout only fitted at a high price. */
 static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int again) {
   const int times = again < CUT_OFTEN ? again : CUT_OFTEN;
   const uint64_t capacity = w->demand.capacity, needed = plan->arena_bytes;
@@ -78,14 +78,14 @@ static uint64_t cut_after(const struct way *w, const struct neap_plan *plan, int
   return keeps(w, plan) || another_may_fit ? little : cut;
 }
 
-/* For the next round. False: nothing would be left. */
+/* Lowers the limit for the next round. Returns false if nothing would be left. */
 static bool lower_limit(struct way *w, uint64_t cut) {
   if (w->limit < cut + w->step->resident_bytes) return false;
   w->limit -= cut;
   return true;
 }
 
-/* What a round leads to. */
+/* The outcome of a round. */
 enum round_outcome {
   NOTHING, /* no schedule, or none that costs less than what there is */
   NEARLY,  /* a layout that is a little too high, and was not repaired */
@@ -93,7 +93,7 @@ enum round_outcome {
   KEPT     /* a plan within the budget */
 };
 
-/* The plan that nearly fits, repaired. */
+/* Repairs the plan that nearly fits. */
 static neap_status plan_near(struct way *w, struct neap_plan **out) {
   w->cost = w->near->cost;
   TRY(plan_repair_on(w->step, &w->demand, &w->near));
@@ -103,8 +103,8 @@ static neap_status plan_near(struct way *w, struct neap_plan **out) {
   return NEAP_OK;
 }
 
-/* Plans below the limit, or goes back. `missed`: how many rounds have. `*cut`: by how much less the next
- * should get. */
+/* Makes a plan below the limit, or goes back to the one that nearly fits. `missed`: the number of rounds that
+ * missed. `*cut`: by how much less the next round should get. */
 static neap_status run_round(struct way *w, int missed, enum round_outcome *outcome, uint64_t *cut) {
   struct neap_plan *plan = NULL;
   const neap_status status = w->goes_back ? plan_near(w, &plan) : plan_below(w, &plan);
@@ -121,9 +121,9 @@ static neap_status run_round(struct way *w, int missed, enum round_outcome *outc
   return NEAP_OK;
 }
 
-/* Round by round with less, until a plan keeps the budget and is not dear; one that is dear gets one round
- * more. What nearly fits is searched for with less before it is repaired; where that leads to nothing, what
- * is found within the budget is repaired. What was found stands also where a later round fails. */
+/* Lowers the limit round by round until a plan keeps the budget and is not expensive; an expensive one gets
+ * one round more. If a layout nearly fits, rounds with less come before its repair; if they lead to nothing,
+ * the plan found within the budget is repaired. A plan that was found is kept even if a later round fails. */
 static neap_status run_rounds(struct way *w) {
   const bool loose = w->planner->loose;
   int left = loose && !is_careful(w) ? ROUNDS_REPAIRED : ROUNDS_MOST,
@@ -157,8 +157,8 @@ static neap_status run_rounds(struct way *w) {
                    (unsigned long long)w->budget);
 }
 
-/* The planner goes on for most of the time that is left; the rest is for the layout of what it finds and,
- * where that costs more than the schedule did, for the same with less memory. */
+/* Lets the planner go on for most of the time that is left. The rest is for the layout of its schedule and,
+ * if that costs more than the schedule did, for the same with less memory. */
 static neap_status run_longer(struct way *w) {
   const double end = w->options->deadline;
   for (int round = 0;; round++) {
@@ -204,11 +204,11 @@ neap_status plan_row(const neap_step *step, uint64_t budget, const struct planne
   return stands ? NEAP_OK : status;
 }
 
-/* ---- The least that a planner can do ---- */
+/* ---- The least plan of a planner ---- */
 
 const struct planner_options quick_look = {.effort = EFFORT_QUICK};
 
-/* Puts a plan with a smaller arena in the place of `*plan`, where one is found. */
+/* Replaces `*plan` by a plan with a smaller arena, if it finds one. */
 static neap_status shrink(const neap_step *step, const struct schedule *schedule, uint64_t capacity,
                           struct neap_plan **plan) {
   const struct demand demand = {.planner = (*plan)->planner, .capacity = capacity, .effort = EFFORT_QUICK};
@@ -219,8 +219,8 @@ static neap_status shrink(const neap_step *step, const struct schedule *schedule
   return NEAP_OK;
 }
 
-/* What the row finds, in the smallest arena that it or a schedule near it can be laid out in: halving what is
- * between that and the live bytes. */
+/* Makes the planner's least plan, in the smallest arena that fits its schedule or one near it. Halves the gap
+ * between the arena and the live bytes. */
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  const struct planner_options *options, struct neap_plan **out) {
   struct schedule schedule = {0};

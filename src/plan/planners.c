@@ -16,8 +16,8 @@
 #include "search/plan_neap.h"
 #include "search/rotor_plan.h"
 
-/* Steps that are larger leave time for Neap's own alone, which starts from what the best of the others
- * finds. */
+/* `auto_limit` of planners for steps of any size. Larger steps leave time only for Neap's own planner, which
+ * starts from the best of the others. */
 enum { ANY_SIZE = INT32_MAX };
 
 const struct planner planners[] = {

@@ -18,7 +18,7 @@ static uint64_t live_of(const struct neap_plan *plan) { return plan->live_peak_b
 
 static uint64_t tight_above(uint64_t live) { return live + live / TIGHTNESS; }
 
-/* Bytes of arena that will do where this much lives. */
+/* Returns the bytes of arena that are enough for this number of live bytes. */
 static uint64_t enough_for(const struct demand *demand, uint64_t live) {
   const uint64_t tight = tight_above(live);
   return demand->goal != GOAL_FIT && tight < demand->capacity ? tight : demand->capacity;
@@ -91,7 +91,8 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
   return fits(r, plan) && (is_quick(r->demand) || is_tight(r, plan));
 }
 
-/* With this plan, and this many layouts in vain: no more is asked, or it is no use. */
+/* Returns true if the repair ends with this plan and this number of layouts in vain: no more is asked, or
+ * more is of no use. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
   if (in_vain >= (fits(r, best) ? REPAIR_PATIENCE_TIGHT : REPAIR_PATIENCE)) return true;
@@ -100,7 +101,7 @@ static bool ends_with(const struct repair *r, const struct neap_plan *best, int 
 
 static bool done(const struct repair *r) { return ends_with(r, r->best, r->in_vain); }
 
-/* Costs more than a tight layout is REPAIR_TIGHT_WORTH. */
+/* Returns true if this costs more than a tight layout is worth (REPAIR_TIGHT_WORTH). */
 static bool is_costlier(double cost, const struct neap_plan *plan) {
   return cost > plan->cost * REPAIR_TIGHT_WORTH;
 }
@@ -113,8 +114,8 @@ static bool better(const struct repair *r, const struct neap_plan *a, const stru
   return a->cost < b->cost;
 }
 
-/* Where a plan sticks out, the nodes that run there leave half as much less to values from now on: what
- * remains may fit elsewhere. */
+/* Where a plan sticks out, leaves up to half that much less memory to the values of the nodes that run there;
+ * the rest may then fit elsewhere. */
 static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   struct simulation score;
   struct instance *instances = NULL;
@@ -140,8 +141,8 @@ static neap_status pad(struct repair *r, const struct neap_plan *plan) {
 
 enum { LAYOUTS = 2, ATTEMPTS = 2 };
 
-/* A search from a schedule near the current one. It sees the repair as it was when it began, so that several
- * run side by side and do the same as one after the other. */
+/* A search from a schedule near the current one. It sees the repair as it was at its start, so attempts in
+ * parallel do the same as one after the other. */
 struct attempt {
   const struct repair *repair;
   const neap_step *step;
@@ -163,7 +164,7 @@ static bool is_same(const struct schedule *a, const struct schedule *b) {
          memcmp(a->nodes.data, b->nodes.data, a->nodes.count * sizeof *a->nodes.data) == 0;
 }
 
-/* Puts a tight plan of the schedule in the place of `*plan`, where it finds one. */
+/* Replaces `*plan` by a tight plan of the schedule, if it finds one. */
 static neap_status tighten(struct attempt *a, const struct schedule *schedule, struct neap_plan **plan) {
   const struct repair *r = a->repair;
   struct neap_plan *tight = NULL;
@@ -174,15 +175,15 @@ static neap_status tighten(struct attempt *a, const struct schedule *schedule, s
   return NEAP_OK;
 }
 
-/* Whether a schedule of such a cost is worth a layout. Costs added in another order differ in the last
- * digits. */
+/* Returns true if a schedule of this cost is worth a layout. Sums of costs in another order differ in the
+ * last digits. */
 static bool may_help(const struct attempt *a, double cost) {
   const struct repair *r = a->repair;
   if (suits(r, a->best) && cost >= a->best->cost * (1 - 1e-9)) return false;
   return !fits(r, a->best) || !is_costlier(cost, a->best);
 }
 
-/* Within the capacity first: what is not tight may still be the best. */
+/* Lays out within the capacity first: a plan that is not tight may still be the best. */
 static neap_status lay_out(struct attempt *a, const struct schedule *schedule) {
   const struct repair *r = a->repair;
   struct neap_plan *plan = NULL;
@@ -215,19 +216,20 @@ static neap_status consider(struct attempt *a, struct search *search) {
   return status;
 }
 
-/* One that does with little less, which the last layout says is not enough. */
+/* Returns true for an attempt with little less memory, if its last layout shows that this is not enough. */
 static bool is_hopeless(const struct attempt *a) {
   const struct demand *demand = a->repair->demand;
   if (is_quick(demand) || !a->little || a->count == 0 || fits(a->repair, a->best)) return false;
   return a->plans[a->count - 1]->arena_bytes > demand->capacity + demand->capacity / REPAIR_HOPELESS_SHARE;
 }
 
-/* What is REPAIR_DEAR more expensive than the start, which is well searched, can become cheaper. */
+/* Returns true if the schedule costs REPAIR_DEAR more than the start, which is well searched, and so can
+ * become cheaper. */
 static bool is_dear(const struct repair *r, const struct search *search) {
   return search->timeline.excess == 0 && search->timeline.cost > r->cost + REPAIR_DEAR * r->step->base_cost;
 }
 
-/* Again from lower prices, where little is left over the limit. */
+/* Searches again from lower prices if little is left over the limit. */
 static neap_status mend(const struct repair *r, struct search *search) {
   int64_t before = INT64_MAX;
   while (search->timeline.excess > 0 && search->timeline.excess <= before / REPAIR_MEND_SHARE) {
@@ -237,8 +239,7 @@ static neap_status mend(const struct repair *r, struct search *search) {
   return NEAP_OK;
 }
 
-/* The search goes on in pieces. Each leaves another schedule, which is laid out unless it is still becoming
- * cheaper. */
+/* Searches in pieces. Each leaves another schedule, which is laid out unless it is still becoming cheaper. */
 static neap_status run_search(struct attempt *a, struct search *search) {
   const struct repair *r = a->repair;
   TRY(mend(r, search));
@@ -273,7 +274,7 @@ static neap_status run_attempt(struct attempt *a) {
   return status;
 }
 
-/* Takes a plan over: as the best one, or to learn from. */
+/* Takes ownership of a plan: keeps it if it is the best, and learns from it. */
 static neap_status take(struct repair *r, struct neap_plan *plan) {
   const neap_status status = suits(r, plan) ? NEAP_OK : pad(r, plan);
   r->laid_out++;
@@ -302,8 +303,8 @@ static neap_status run_attempts(struct repair *r, struct attempt *attempts, int 
 
 /* ---- Which attempts ---- */
 
-/* Goes on from the best: with the memory that it lives on, and where it does not fit with less, by a quarter
- * of what its layout lacks and by all of it; each round with other random numbers. */
+/* Goes on from the best plan: with its live bytes or, if it does not fit, with less by a quarter of the bytes
+ * that its layout lacks and by all of them. Each round has other random numbers. */
 static neap_status go_on(struct repair *r, int round) {
   struct schedule start = {0};
   struct attempt attempts[ATTEMPTS];
@@ -324,7 +325,7 @@ static neap_status go_on(struct repair *r, int round) {
   return status;
 }
 
-/* The planner's own schedules, with this much effort: whichever is asked first is taken where it will do. */
+/* Lays out the planner's own schedules with this effort; the first one that is good enough is taken. */
 static neap_status try_schedules(struct repair *r, const struct schedule *const *schedules, int count,
                                  enum layout_effort effort) {
   enum { MOST = 2 };
@@ -346,10 +347,9 @@ static neap_status try_schedules(struct repair *r, const struct schedule *const 
   return status_of_tasks(ended, count);
 }
 
-/* What the planner found is better searched than what is found near it: where the layout nearly fits, and in
- * a large step, that and then the runner-up are worth more work. The layout of a large step takes a second
- * and has use for one thread (layout.c): there the runner-up has its turn without more work first, and then
- * both are tried at once. */
+/* The planner's schedule is better searched than those near it. So if its layout nearly fits, or in a large
+ * step, it and then the runner-up get more work. The layout of a large step takes a second and uses one
+ * thread (layout.c): there the runner-up is first tried without more work, and then both at once. */
 static neap_status try_again(struct repair *r, const struct schedule *runner_up, bool large) {
   const struct schedule *const both[] = {r->start, runner_up};
   const int count = runner_up->nodes.count > 0 ? 2 : 1;
@@ -359,8 +359,8 @@ static neap_status try_again(struct repair *r, const struct schedule *runner_up,
   return NEAP_OK;
 }
 
-/* First near the start, two at a time: one leaves more room where layouts stick out, and then again as much
- * everywhere. Then on from what comes nearest. */
+/* Tries schedules near the start, two at a time: one leaves more room where layouts stick out, the other
+ * leaves as much everywhere. Then goes on from the best. */
 static neap_status try_near(struct repair *r) {
   /* Thousandths of the memory to do without, or as much as the layout lacks, in eighths. */
   static const uint64_t cuts[] = {1, 3, 8, 16}, eighths[] = {0, 1, 4, 8};
@@ -392,13 +392,13 @@ static neap_status try_near(struct repair *r) {
   return fits(r, r->best) ? go_on(r, 0) : NEAP_OK;
 }
 
-/* Some hundredths of a second. */
+/* Returns the work for some hundredths of a second. */
 static int64_t work_for(int64_t nodes) {
   return (nodes * REPAIR_WORK_EACH < REPAIR_WORK_MOST ? nodes * REPAIR_WORK_EACH : REPAIR_WORK_MOST) +
          nodes * REPAIR_WORK_EACH_MORE;
 }
 
-/* In a large step, where each takes its time: the first that keeps the capacity, tight or not. */
+/* Takes the first plan that keeps the capacity, tight or not, for large steps, in which each takes long. */
 static neap_status try_below(struct repair *r) {
   static const uint64_t cuts[] = {4, 8, 16, 32};
   const int count = (int)(sizeof cuts / sizeof *cuts);
@@ -415,14 +415,14 @@ static neap_status try_below(struct repair *r) {
   return NEAP_OK;
 }
 
-/* Where next to nothing is lacking the schedule uses its memory to the last, and more work on the layout is
- * hardly ever of use; to do with a thousandth less costs next to nothing. */
+/* Returns true if the layout lacks next to nothing. The schedule then uses all of its memory, so more work on
+ * the layout hardly ever helps, while a schedule with a thousandth less costs next to nothing more. */
 static bool is_cheaper_with_less(const struct repair *r) {
   const uint64_t capacity = r->demand->capacity, needed = r->best->arena_bytes;
   return r->goal == GOAL_NEAR && needed > capacity && needed <= capacity + capacity / REPAIR_LITTLE_SHARE;
 }
 
-/* Where the first layout is not as asked for. */
+/* Repairs a first layout that is not as asked for. */
 static neap_status repair(struct repair *r, const struct schedule *runner_up, bool large) {
   struct region region = {0};
   const bool near = large || nearly_fits(r->best->arena_bytes, r->demand->capacity);
@@ -437,7 +437,7 @@ static neap_status repair(struct repair *r, const struct schedule *runner_up, bo
   return status;
 }
 
-/* From the best plan so far, in the place of which it puts what it finds. */
+/* Repairs the best plan so far and replaces it by a better one. */
 static neap_status repair_plan(const neap_step *step, const struct schedule *schedule,
                                const struct schedule *runner_up, const struct demand *demand,
                                struct neap_plan **plan) {

@@ -1,6 +1,6 @@
 #include "rewrite/copy.h"
 
-/* Where a node stands in the chain of nodes that add up a parameter's gradient. */
+/* A node's place in the chain of nodes that add up a parameter's gradient. */
 struct place {
   int32_t update; /* the update at the end of its chain, or itself; -1: it is in none */
   bool first;
@@ -22,14 +22,14 @@ static bool has_momentum_to_add_to(const struct neap_graph *graph, const struct 
          is_plain_f32(graph, node->inputs[0]) && is_plain_f32(graph, node->inputs[2]);
 }
 
-/* The slot of what a node adds its result to; -1: it does not. A sum of two goes on from its first operand,
- * which came earlier. */
+/* Returns the slot of the tensor that a node adds its result to, or -1. A sum of two continues its first
+ * operand, which came earlier. */
 static int32_t addend_slot(const struct neap_graph *graph, const struct node *node) {
   if (node->op == OP_ADD) return same_shape(node_input(graph, node, 0), node_input(graph, node, 1)) ? 0 : -1;
   return node_row(node)->addend - 1;
 }
 
-/* The node that makes what `id` says and adds it to something, where `id` has one reader; else -1. */
+/* Returns the node that makes tensor `id` by adding to another one, if `id` has one reader; else -1. */
 static int32_t adding_producer(const struct accumulation *a, int32_t id) {
   const struct neap_graph *graph = a->copy.from;
   const int32_t v = graph->tensors.data[id].producer;
@@ -37,7 +37,7 @@ static int32_t adding_producer(const struct accumulation *a, int32_t id) {
   return graph->nodes.data[v].output_count == 1 && addend_slot(graph, &graph->nodes.data[v]) >= 0 ? v : -1;
 }
 
-/* Marks the chain that ends in the update, where two nodes or more add to it. */
+/* Marks the chain that ends in the update, if two or more nodes add to it. */
 static void mark_chain(struct accumulation *a, int32_t update) {
   const struct node *nodes = a->copy.from->nodes.data;
   const int32_t gradient = nodes[update].inputs[1];
@@ -57,7 +57,7 @@ static void mark_chain(struct accumulation *a, int32_t update) {
   }
 }
 
-/* Appends a node that makes a value which lies in the momentum of the update. */
+/* Appends a node whose value is stored in the momentum of the update. */
 static neap_status add_in_momentum(struct accumulation *a, const struct node *update, struct node node,
                                    int32_t *output) {
   struct neap_graph *to = a->copy.to;
@@ -71,7 +71,7 @@ static neap_status add_in_momentum(struct accumulation *a, const struct node *up
   return graph_add_node(to, node);
 }
 
-/* A node of the chain, whose slot takes `before`. */
+/* Copies a node of the chain; its slot takes `before`. */
 static neap_status copy_adding(struct accumulation *a, const struct node *update, const struct node *node,
                                int32_t slot, int32_t before, int32_t *output) {
   struct copy *c = &a->copy;

@@ -5,9 +5,9 @@
 #include "base/pattern.h"
 #include "rewrite/copy.h"
 
-/* ---- Which layers ---- */
+/* ---- Choosing layers ---- */
 
-/* Lists of layers by a name; without one, what holds where nothing is asked for: the first that there are. */
+/* Named lists of layers. Without a name, the first list that matches a layer is used. */
 static const struct {
   const char *name, *layers;
 } layer_sets[] = {
@@ -24,7 +24,7 @@ enum { LAYER_SETS = sizeof layer_sets / sizeof *layer_sets };
 
 static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0; }
 
-/* The matrix that a node multiplies its first input by, where that is a parameter; else NO_TENSOR. */
+/* Returns the parameter that a node multiplies its first input by; else NO_TENSOR. */
 static int32_t matrix_of(const struct neap_graph *graph, const struct node *node) {
   if (node->op != OP_LINEAR && (node->op != OP_MATMUL || node->attributes.matmul.a_transposed))
     return NO_TENSOR;
@@ -32,7 +32,7 @@ static int32_t matrix_of(const struct neap_graph *graph, const struct node *node
   return is_parameter(&graph->tensors.data[w]) && graph->tensors.data[w].rank == 2 ? w : NO_TENSOR;
 }
 
-/* What a parameter is to the products of a graph. */
+/* How products of a graph use a parameter. */
 enum layer_kind {
   LAYER_NONE,
   LAYER_LINEAR,
@@ -40,7 +40,7 @@ enum layer_kind {
   LAYER_LOSS  /* a loss has the product in itself: an adapter has no place there */
 };
 
-/* Whether a loss reads the tensor. */
+/* Returns true if a loss reads the tensor. */
 static bool is_read_by_loss(const struct neap_graph *graph, int32_t id) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
@@ -56,7 +56,7 @@ static bool is_output(const struct neap_graph *graph, int32_t id) {
   return false;
 }
 
-/* `kinds`: by tensor, zeroed. */
+/* Finds each tensor's kind; `kinds` starts zeroed. */
 static void find_layers(const struct neap_graph *graph, enum layer_kind *kinds) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
@@ -84,7 +84,7 @@ static size_t module_length(const char *weight) {
   return length > end && strcmp(weight + length - end, ending) == 0 ? length - end : length;
 }
 
-/* Whether a pattern matches the weight's name; or, without * and ?, is the end of its layer's. */
+/* Returns true if a pattern matches the weight's name or, without * and ?, the end of its layer's name. */
 static bool matches_layer(const struct pattern *pattern, const char *weight) {
   const size_t module = module_length(weight), length = strlen(pattern->text);
   if (pattern_matches(pattern, weight)) return true;
@@ -92,8 +92,8 @@ static bool matches_layer(const struct pattern *pattern, const char *weight) {
   return length == module || weight[module - length - 1] == '.';
 }
 
-/* Marks the layers of a list; how many, and whether each pattern matched one is in `*unmatched` (a pattern
- * that did not; its text "": all did). */
+/* Marks the layers of a list. `*unmatched` is a pattern that matches no layer; its text is "" if there is no
+ * such pattern. */
 static neap_status mark_list(const struct neap_graph *graph, const enum layer_kind *kinds, const char *list,
                              bool *chosen, struct pattern *unmatched) {
   struct pattern pattern;
@@ -128,7 +128,7 @@ static neap_status mark_set(const struct neap_graph *graph, const enum layer_kin
   return NEAP_OK;
 }
 
-/* The first linear layer, for messages. */
+/* Returns the first linear layer, for messages. */
 static const char *first_layer(const struct neap_graph *graph, const enum layer_kind *kinds) {
   for (size_t t = 0; t < graph->tensors.count; t++)
     if (kinds[t] == LAYER_LINEAR || kinds[t] == LAYER_HEAD) return graph->tensors.data[t].name;
@@ -143,10 +143,9 @@ static neap_status mark_patterns(const struct neap_graph *graph, const enum laye
             "lora: '%s' has no linear layer that '%s' matches; its first linear weight is '%s'", graph->name,
             unmatched.text, first_layer(graph, kinds));
   for (size_t t = 0; t < graph->tensors.count; t++)
-    RETURN_IF(
-        chosen[t] && kinds[t] == LAYER_LOSS, NEAP_INVALID_ARGUMENT,
-        "lora: '%s' is part of the loss of '%s', which has no place for an adapter; take it out with '!%s'",
-        graph->tensors.data[t].name, graph->name, graph->tensors.data[t].name);
+    RETURN_IF(chosen[t] && kinds[t] == LAYER_LOSS, NEAP_INVALID_ARGUMENT,
+              "lora: '%s' is part of the loss of '%s', which cannot have an adapter; take it out with '!%s'",
+              graph->tensors.data[t].name, graph->name, graph->tensors.data[t].name);
   return NEAP_OK;
 }
 
@@ -164,12 +163,11 @@ static neap_status mark_layers(const struct neap_graph *graph, const char *layer
   }
   if (status == NEAP_OK && !named && layers != NULL) status = mark_patterns(graph, kinds, layers, chosen);
   if (status == NEAP_OK && count_chosen(graph, chosen) == 0)
-    status =
-        neap_fail(NEAP_INVALID_ARGUMENT,
-                  "lora: '%s' has no such layer as %s; its first linear weight is '%s'; name layers by a "
-                  "pattern (--lora-layers)",
-                  graph->name, layers != NULL ? layers : "usual ones (q_proj, c_attn, qkv, query)",
-                  first_layer(graph, kinds));
+    status = neap_fail(NEAP_INVALID_ARGUMENT,
+                       "lora: no layer of '%s' is named by %s; its first linear weight is '%s'; name layers "
+                       "by a pattern (--lora-layers)",
+                       graph->name, layers != NULL ? layers : "the usual list (q_proj, c_attn, qkv, query)",
+                       first_layer(graph, kinds));
   free(kinds);
   return status;
 }
@@ -195,7 +193,7 @@ static neap_status add_parameter(struct lora *l, int32_t weight, const char *par
   RETURN_IF_NULL(tensor.name);
   for (size_t t = 0; t < l->copy.from->tensors.count; t++)
     RETURN_IF(strcmp(l->copy.from->tensors.data[t].name, tensor.name) == 0, NEAP_INVALID_ARGUMENT,
-              "lora: '%s' has a tensor '%s' already; leave its layer out (--lora-layers)", l->copy.from->name,
+              "lora: '%s' already has a tensor '%s'; leave its layer out (--lora-layers)", l->copy.from->name,
               tensor.name);
   tensor.role = NEAP_ROLE_PARAMETER;
   tensor.adapter = true;
@@ -204,7 +202,8 @@ static neap_status add_parameter(struct lora *l, int32_t weight, const char *par
   return graph_add_tensor(l->copy.to, tensor, id);
 }
 
-/* A [rank, inputs] begins as a linear layer's weights do in PyTorch, B [outputs, rank] with 0. */
+/* Adds A [rank, inputs], which starts as a linear layer's weights in PyTorch, and B [outputs, rank], which
+ * starts with 0. */
 static neap_status add_parameters(struct lora *l, const struct node *node, int32_t weight) {
   const struct tensor w = l->copy.from->tensors.data[weight], *x = node_input(l->copy.from, node, 0);
   const bool swapped = node->op == OP_MATMUL && !node->attributes.matmul.b_transposed;
@@ -231,7 +230,7 @@ static neap_status apply(struct lora *l, enum op op, const char *name, union att
   return NEAP_OK;
 }
 
-/* The product's input as rows, less what dropout takes. */
+/* Views the product's input as rows and applies the dropout. */
 static neap_status take_rows(struct lora *l, const struct node *node, const char *name, int32_t *x) {
   TRY(copy_tensor(&l->copy, node->inputs[0], x));
   if (l->options->dropout > 0)
@@ -244,7 +243,7 @@ static neap_status take_rows(struct lora *l, const struct node *node, const char
                       : graph_add_view(l->copy.to, *x, 2, (int64_t[]){t->elements / width, width}, x);
 }
 
-/* y + B (scale A x) in place of the y that the node has made. The scale is where there is least to scale. */
+/* Replaces the node's y by y + B (scale A x). The scale is applied to the smallest tensor. */
 static neap_status add_adapter(struct lora *l, const struct node *node, int32_t weight) {
   const char *name_a = name_of(l, weight, "lora_A"), *name_b = name_of(l, weight, "lora_B");
   int32_t *y = &l->copy.map[node->outputs[0]], x, share;
@@ -297,7 +296,7 @@ static neap_status add_adapters(const struct neap_graph *graph, const struct lor
   return status;
 }
 
-/* All that is frozen where nothing else is said: what is not kept for training. */
+/* Gives the patterns that freeze all parameters except those that are kept for training. */
 static neap_status frozen_by_adapters(struct neap_graph *graph, const char **patterns) {
   *patterns = "*";
   for (size_t t = 0; t < graph->tensors.count; t++) {

@@ -1,4 +1,4 @@
-/* Images that are inputs as bytes. */
+/* Makes inputs of images inputs of bytes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static int32_t find_input(const struct neap_graph *graph, const neap_byte_input 
   return NO_TENSOR;
 }
 
-/* The input becomes one of bytes; its windows come after all other residents. */
+/* Makes the input one of bytes. Its windows come after all other residents. */
 static neap_status change_input(struct bytes *b) {
   char name[512];
   b->image = b->copy.map[b->old];
@@ -37,7 +37,7 @@ static neap_status change_input(struct bytes *b) {
   return graph_add_tensor(b->copy.to, window, &b->window);
 }
 
-/* The numbers in place of a value, or of the input, of the old graph. */
+/* Adds the numbers that replace a value, or the input, of the old graph. */
 static neap_status add_pixels(struct bytes *b, int32_t old) {
   struct tensor pixels = b->copy.from->tensors.data[old];
   union attributes a = {.pixels = {.dtype = (int32_t)pixels.dtype}};

@@ -1,4 +1,4 @@
-/* What rewrites share: copying a graph node by node while some are changed. */
+/* Helpers of rewrites: copy a graph node by node while some nodes are changed. */
 #ifndef NEAP_REWRITE_COPY_H
 #define NEAP_REWRITE_COPY_H
 
@@ -7,15 +7,15 @@
 struct copy {
   const struct neap_graph *from;
   struct neap_graph *to;
-  int32_t *map;        /* tensor of `from` -> tensor of `to`; -1: not there yet */
+  int32_t *map;        /* tensor of `from` -> tensor of `to`; -1: not copied yet */
   VECTOR(int32_t) ids; /* of the current node */
 };
 
-/* Starts with a copy of the resident tensors that are wanted (NULL: all). On failure nothing is left behind.
- */
+/* Starts with a copy of the wanted resident tensors (NULL: all). On failure there is nothing to free. */
 neap_status copy_begin(struct copy *copy, const struct neap_graph *from, const bool *wanted);
 
-/* The new id of a tensor that has been made; a view is copied when it is first asked for. NO_TENSOR stays. */
+/* Gives the new id of a tensor that has been made; NO_TENSOR stays. A view is copied when it is first asked
+ * for. */
 neap_status copy_tensor(struct copy *copy, int32_t old, int32_t *id);
 
 /* Copies a tensor that has not been made yet, for a node that the caller appends. */
@@ -24,13 +24,14 @@ neap_status copy_value(struct copy *copy, int32_t old);
 /* Appends `node`, whose ids are those of `from`: new values for its outputs, mapped ids for the rest. */
 neap_status copy_node(struct copy *copy, struct node node);
 
-/* Batch statistic -> the running one that follows it; -1: no such statistic. To be freed. */
+/* Maps a batch statistic to the running one that follows it; -1: not a batch statistic. The caller frees
+ * it. */
 neap_status find_running(const struct neap_graph *graph, int32_t **running);
 
-/* Appends a batch norm by its running statistics in place of those of the batch. */
+/* Appends a batch norm that uses its running statistics instead of the batch's. */
 neap_status copy_norm(struct copy *copy, struct node norm, const int32_t *running);
 
-/* Hands the new graph out (status NEAP_OK) or frees it; frees the map. Returns `status`. */
+/* Frees the map; gives the new graph (status NEAP_OK) or frees it. Returns `status`. */
 neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out);
 
 #endif

@@ -1,12 +1,12 @@
-/* Parameters that are not whole in a process's memory: their readers read what a node brings. Frozen ones may
- * stay in the model's file (OP_FETCH); of others each of several processes may have a share (OP_ALL_GATHER).
- */
+/* Parameters of which a process's memory holds a part or nothing: a node brings them to their readers. Frozen
+ * ones may stay in the model's file (OP_FETCH); of others each of several processes may hold a share
+ * (OP_ALL_GATHER). */
 #include <string.h>
 
 #include "rewrite/copy.h"
 
-/* Of fewer bytes in memory a parameter is not worth a read: measured on a disk of 0.7 GB/s, which reads one
- * page in a tenth of a millisecond. */
+/* The bytes from which a parameter is worth a read: measured on a disk of 0.7 GB/s, which reads one page in a
+ * tenth of a millisecond. */
 static const uint64_t least_bytes = 64 << 10;
 
 static bool can_fetch(const struct neap_graph *graph, int32_t id) {
@@ -16,11 +16,11 @@ static bool can_fetch(const struct neap_graph *graph, int32_t id) {
          !graph_is_output(graph, id);
 }
 
-/* A parameter of fewer bytes is whole in each process: an exchange takes longer than what it saves is worth.
- */
+/* The bytes from which a parameter is shared; for smaller ones an exchange costs more time than its bytes are
+ * worth. */
 static const uint64_t least_shared_bytes = 16 << 10;
 
-/* Values of sparse parameters change places, so that all processes have them. */
+/* Returns false for values of sparse parameters: they change places, so all processes have all of them. */
 static bool can_share(const struct neap_graph *graph, const struct tensor *t) {
   const int32_t id = (int32_t)(t - graph->tensors.data);
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->on_disk &&
@@ -33,7 +33,7 @@ static bool is_shared(const struct neap_graph *graph, int32_t id) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && t->shares > 1;
 }
 
-/* How parameters are brought. */
+/* The way to bring parameters. */
 struct way {
   bool (*can)(const struct neap_graph *graph, int32_t id);
   enum op op;
@@ -41,7 +41,7 @@ struct way {
   const char *suffix;
 };
 
-/* Whether a node takes rows of a table that lies on disk: it reads these alone. */
+/* Returns true if a node takes rows of a table on disk: it reads only these. */
 static bool takes_rows(const struct copy *copy, const struct way *way, const struct node *node) {
   const int32_t table = node->op == OP_GATHER ? node->inputs[0] : NO_TENSOR;
   return way->from_disk && table != NO_TENSOR && can_fetch(copy->from, table);
@@ -54,8 +54,8 @@ static neap_status fetch_rows(struct copy *copy, const struct node *node, const 
                      &copy->map[node->outputs[0]]);
 }
 
-/* Whether a node reads the parameter as it is kept: a loss some rows at a time of the weights that lie on
- * disk, an update the process's own share. */
+/* Returns true if a node reads the parameter where it is kept: a loss reads weights on disk some rows at a
+ * time, an update reads the process's own share. */
 static bool reads_kept(const struct neap_graph *graph, const struct way *way, const struct node *node,
                        int32_t slot) {
   if (!way->from_disk) return node->pass == NEAP_PASS_UPDATE;
@@ -63,7 +63,8 @@ static bool reads_kept(const struct neap_graph *graph, const struct way *way, co
          graph->tensors.data[node->inputs[slot]].view_of < 0;
 }
 
-/* Copies a node; what it reads as it is kept is the parameter, whatever others have brought. */
+/* Copies a node. A slot that reads the parameter where it is kept gets the parameter, even if it was brought
+ * for others. */
 static neap_status copy_reader(struct copy *copy, const struct way *way, const struct node *node,
                                const int32_t *kept) {
   int32_t *map = NULL, brought = NO_TENSOR;
@@ -79,7 +80,8 @@ static neap_status copy_reader(struct copy *copy, const struct way *way, const s
   return status;
 }
 
-/* Brings what a node reads first. `kept`: by tensor of the old graph, the parameter that is not whole. */
+/* Brings the parameters that a node reads. `kept`: by tensor of the old graph, the parameter on disk or in
+ * shares. */
 static neap_status bring_for(struct copy *copy, const struct way *way, const struct node *node,
                              const int32_t *kept) {
   for (int32_t i = 0; i < node->input_count; i++) {

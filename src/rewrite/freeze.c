@@ -1,4 +1,4 @@
-/* Parameters that training leaves as they are. */
+/* Freezes parameters: training does not change them. */
 #include "base/pattern.h"
 #include "rewrite/copy.h"
 
@@ -6,7 +6,7 @@ static bool is_parameter(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->adapter;
 }
 
-/* A pattern that matches nothing is a mistake. */
+/* Fails if a pattern matches no parameter. */
 static neap_status check_patterns(const struct neap_graph *graph, const char *patterns) {
   struct pattern pattern;
   bool any;
@@ -31,7 +31,7 @@ static bool is_frozen_norm(const struct node *node, const bool *frozen) {
   return node->op == OP_BATCH_NORM && frozen[node->inputs[NORM_GAMMA]] && frozen[node->inputs[NORM_BETA]];
 }
 
-/* Marks the batch statistics that nothing but a frozen batch norm has. */
+/* Marks the batch statistics that only frozen batch norms use. */
 static void mark_statistics(const struct neap_graph *graph, bool *frozen) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
@@ -48,7 +48,7 @@ static neap_status freeze_node(struct copy *copy, struct node node, const bool *
   return copy_norm(copy, node, running);
 }
 
-/* The marks of parameters, and of statistics. */
+/* Marks the parameters and the statistics. */
 static neap_status mark(const struct neap_graph *graph, const char *patterns, bool *frozen) {
   bool any_left = false;
   TRY(check_patterns(graph, patterns));

@@ -7,7 +7,7 @@ struct fusion {
   int32_t *first; /* second of a pair -> first; -1: none */
 };
 
-/* The only reader of a tensor, where that is so, it reads it once and not through a view; else -1. */
+/* Returns the only reader of a tensor if it reads it once and not through a view; else -1. */
 static int32_t only_reader(const struct neap_graph *graph, const int32_t *start, const int32_t *readers,
                            int32_t tensor) {
   if (tensor == graph->loss || graph_is_output(graph, tensor) || start[tensor + 1] - start[tensor] != 1)
@@ -21,13 +21,14 @@ static int32_t only_reader(const struct neap_graph *graph, const int32_t *start,
   return readers[start[tensor]];
 }
 
-/* Batch norm takes the ReLU behind it. */
+/* Returns true if the ReLU follows a batch norm, which takes it. */
 static bool behind_batch_norm(const struct neap_graph *graph, const struct node *relu) {
   const int32_t producer = graph->tensors.data[graph_storage(graph, relu->inputs[0])].producer;
   return producer >= 0 && graph->nodes.data[producer].op == OP_BATCH_NORM;
 }
 
-/* The slot of what an operator adds to its result; -1: it adds nothing, or has cut the result already. */
+/* Returns the slot of the addend of an operator; -1 if it adds nothing or its result has already passed a
+ * ReLU. */
 static int32_t addend_slot(const struct node *node) {
   if (node->op == OP_CONV) return CONV_ADDEND;
   return node->op == OP_BATCH_NORM && !node->attributes.batch_norm.relu ? NORM_ADDEND : -1;
@@ -66,7 +67,7 @@ static neap_status find_pairs(const struct neap_graph *graph, struct region *reg
   return NEAP_OK;
 }
 
-/* The pair as one node; it stands where the second stood. */
+/* Copies the pair as one node, in the place of the second. */
 static neap_status copy_pair(struct copy *copy, const struct node *a, const struct node *b) {
   if (a->op == OP_RELU) {
     struct node pool = *b;
@@ -104,7 +105,7 @@ static neap_status fuse_pairs(const struct neap_graph *graph, struct neap_graph 
   return copy_end(&copy, status, out);
 }
 
-/* Twice, since BatchNorm takes an Add and then the ReLU behind that. */
+/* Fuses twice, since BatchNorm takes an Add and then the ReLU after it. */
 neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out) {
   struct neap_graph *pairs;
   TRY(fuse_pairs(graph, &pairs));

@@ -1,4 +1,4 @@
-/* What losses take besides logits and labels: weights of classes, second labels. */
+/* Optional inputs of losses: weights of classes, second labels. */
 #include <string.h>
 
 #include "graph/task.h"
@@ -10,7 +10,8 @@ static bool lacks(const struct node *node, int slot) {
   return node->op == OP_SOFTMAX_CROSS_ENTROPY && node->inputs[slot] == NO_TENSOR;
 }
 
-/* Copies a loss; what is NO_TENSOR among `more` [LOSS_INPUTS], ids of the copy, stays as it was. */
+/* Copies a loss with the inputs of `more` [LOSS_INPUTS], ids of the copy; those that are NO_TENSOR stay as
+ * they were. */
 static neap_status copy_loss(struct copy *copy, struct node node, const int32_t *more) {
   int32_t inputs[LOSS_INPUTS], outputs[2];
   for (int i = 0; i < LOSS_INPUTS; i++) {
@@ -27,7 +28,7 @@ static neap_status copy_loss(struct copy *copy, struct node node, const int32_t 
   return graph_add_node(copy->to, node);
 }
 
-/* A copy whose losses take `more` in the slots that they lack. */
+/* Copies the nodes; losses take `more` in the slots that they lack. */
 static neap_status copy_nodes(struct copy *copy, int slot, const int32_t *more) {
   for (size_t v = 0; v < copy->from->nodes.count; v++) {
     const struct node *node = &copy->from->nodes.data[v];
@@ -38,7 +39,7 @@ static neap_status copy_nodes(struct copy *copy, int slot, const int32_t *more) 
 
 /* ---- Weights of classes ---- */
 
-/* The classes of the losses that take weights; 0: the graph has no such loss. */
+/* Finds the number of classes of the losses that take weights; 0: the graph has no such loss. */
 static neap_status find_classes(const struct neap_graph *graph, int64_t *classes) {
   *classes = 0;
   for (size_t v = 0; v < graph->nodes.count; v++) {
@@ -46,12 +47,11 @@ static neap_status find_classes(const struct neap_graph *graph, int64_t *classes
     if (!lacks(node, WEIGHTS)) continue;
     const int64_t own = node_input(graph, node, 0)->dims[1];
     RETURN_IF(*classes != 0 && own != *classes, NEAP_INVALID_ARGUMENT,
-              "class weights: '%s' has losses of %lld and of %lld classes", graph->name, (long long)*classes,
-              (long long)own);
+              "class weights: '%s' has losses of %lld and of %lld classes; they must have the same number",
+              graph->name, (long long)*classes, (long long)own);
     *classes = own;
   }
-  RETURN_IF(*classes == 0, NEAP_INVALID_ARGUMENT,
-            "class weights: '%s' has no cross-entropy of logits, whose classes could have weights",
+  RETURN_IF(*classes == 0, NEAP_INVALID_ARGUMENT, "class weights: '%s' has no cross-entropy of logits",
             graph->name);
   return NEAP_OK;
 }
@@ -70,7 +70,7 @@ neap_status rewrite_class_weights(const struct neap_graph *graph, struct neap_gr
 
 /* ---- Second labels ---- */
 
-/* The labels that all losses have the shape of. */
+/* Finds the labels whose shape all losses share. */
 static neap_status find_labels(const struct neap_graph *graph, const struct tensor **labels) {
   *labels = NULL;
   for (size_t v = 0; v < graph->nodes.count; v++) {
@@ -78,12 +78,12 @@ static neap_status find_labels(const struct neap_graph *graph, const struct tens
     if (!lacks(node, OTHERS)) continue;
     const struct tensor *own = node_input(graph, node, 1);
     RETURN_IF(*labels != NULL && own->elements != (*labels)->elements, NEAP_INVALID_ARGUMENT,
-              "mixed labels: '%s' has losses of %lld and of %lld labels", graph->name,
-              (long long)(*labels)->elements, (long long)own->elements);
+              "mixed labels: '%s' has losses of %lld and of %lld labels; they must have the same number",
+              graph->name, (long long)(*labels)->elements, (long long)own->elements);
     *labels = own;
   }
-  RETURN_IF(*labels == NULL, NEAP_INVALID_ARGUMENT,
-            "mixed labels: '%s' has no cross-entropy of logits, whose labels could be mixed", graph->name);
+  RETURN_IF(*labels == NULL, NEAP_INVALID_ARGUMENT, "mixed labels: '%s' has no cross-entropy of logits",
+            graph->name);
   return NEAP_OK;
 }
 

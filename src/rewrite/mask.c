@@ -2,15 +2,15 @@
 
 #include "rewrite/copy.h"
 
-/* BatchNorm with an addend and the ReLU behind their sum, whose gradient reads the output as that of Relu
- * does. */
+/* Returns true for a BatchNorm with an addend and a ReLU after their sum. Its gradient reads the output, as
+ * Relu's does. */
 static bool is_norm_with_relu(const struct node *node) {
   return node->op == OP_BATCH_NORM && node->inputs[NORM_ADDEND] != NO_TENSOR &&
          node->attributes.batch_norm.relu && node->attributes.batch_norm.ceiling == 0;
 }
 
-/* The node that ends with the ReLU whose output this ReluBackward reads, where nothing else in the backward
- * pass does; else -1. */
+/* Returns the node with the ReLU whose output this ReluBackward reads, if nothing else in the backward pass
+ * reads it; else -1. */
 static int32_t maskable(const struct neap_graph *graph, const int32_t *start, const int32_t *readers,
                         const struct node *backward) {
   const int32_t y = backward->inputs[0], relu = graph->tensors.data[y].producer;
@@ -22,7 +22,7 @@ static int32_t maskable(const struct neap_graph *graph, const int32_t *start, co
   return uses == 1 ? relu : -1;
 }
 
-/* by_relu[node]: whether it gets a mask. */
+/* Fills by_relu[node]: whether it gets a mask. */
 static neap_status find_relus(const struct neap_graph *graph, struct region *region, bool **by_relu) {
   const int32_t *start, *readers;
   *by_relu = region_alloc(region, graph->nodes.count, sizeof **by_relu);
@@ -50,7 +50,7 @@ static neap_status add_relu_mask(struct copy *copy, const struct node *node, int
                                                 .output_count = 2});
 }
 
-/* Relu with a mask; of a BatchNorm the ReLU alone, behind it. */
+/* Copies a Relu with a mask. A BatchNorm is split: its ReLU becomes a node after it. */
 static neap_status copy_forward(struct copy *copy, struct node node, int32_t *mask) {
   int32_t inputs[NORM_INPUTS], sum;
   for (int32_t i = 0; i < node.input_count; i++) TRY(copy_tensor(copy, node.inputs[i], &inputs[i]));

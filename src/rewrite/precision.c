@@ -1,6 +1,6 @@
 #include "rewrite/copy.h"
 
-/* A copy in which real numbers are stored in `dtype`. */
+/* A copy that stores real numbers in `dtype`. */
 struct precision {
   struct copy copy;
   neap_dtype dtype;
@@ -11,7 +11,7 @@ static struct tensor *made(struct precision *p, int32_t id) { return &p->copy.to
 
 static bool is_f32(const struct tensor *t) { return t->dtype == NEAP_F32; }
 
-/* Variables that nothing reads as f32 are stored in fewer bits; inputs stay as the caller fills them. */
+/* Stores variables in fewer bits unless something reads them as f32. Inputs stay as the caller fills them. */
 static neap_status store_variables(struct precision *p) {
   const struct neap_graph *from = p->copy.from;
   bool *exact = calloc(from->tensors.count + 1, sizeof *exact);
@@ -31,7 +31,7 @@ static neap_status store_variables(struct precision *p) {
   return NEAP_OK;
 }
 
-/* The tensor in the other of the two types. */
+/* Gives the tensor cast to the other of the two types. */
 static neap_status cast(struct precision *p, int32_t id, neap_dtype dtype, int32_t *out) {
   while (p->casts.count <= (size_t)id) TRY(vector_push(&p->casts, NO_TENSOR));
   if (p->casts.data[id] == NO_TENSOR)
@@ -41,14 +41,14 @@ static neap_status cast(struct precision *p, int32_t id, neap_dtype dtype, int32
   return NEAP_OK;
 }
 
-/* What a slot of a node takes: what a node updates keeps the type that it is stored in, and what it is
- * updated from has that, too. */
+/* Returns the type that a slot of a node takes. The inputs of an update have the type that the updated
+ * variable is stored in. */
 static neap_dtype wanted_type(const struct precision *p, const struct node *node, int32_t slot) {
   if (node->update_count > 0) return p->copy.to->tensors.data[p->copy.map[node->updates[0]]].dtype;
   return type_set_has(node_takes(node, slot), p->dtype) ? p->dtype : NEAP_F32;
 }
 
-/* The new tensor as the slot of a node wants it. A view has the type of what it is a view of. */
+/* Gives the new tensor in the type that the slot takes. A view has the type of its storage. */
 static neap_status provide(struct precision *p, const struct node *node, int32_t slot, int32_t *id) {
   if (node->inputs[slot] == NO_TENSOR) {
     *id = NO_TENSOR;

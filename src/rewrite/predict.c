@@ -1,6 +1,6 @@
 #include "rewrite/copy.h"
 
-/* Whose updates are wanted. */
+/* Which updates are wanted. */
 enum updates { ALL_UPDATES, PREPARED, OTHERS };
 
 static bool is_wanted(const struct neap_graph *graph, const struct node *node, enum updates updates,
@@ -13,7 +13,7 @@ static bool is_wanted(const struct neap_graph *graph, const struct node *node, e
   return any;
 }
 
-/* Marks the storages that what is marked depends on; what a node updates depends on its inputs. */
+/* Marks all storages that marked ones depend on; an updated variable depends on the update's inputs. */
 static void mark_wanted(const struct neap_graph *graph, enum updates updates, bool *wanted) {
   for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
@@ -23,7 +23,7 @@ static void mark_wanted(const struct neap_graph *graph, enum updates updates, bo
   }
 }
 
-/* Copies what the marked storages depend on. */
+/* Copies the nodes that the marked storages depend on. */
 static neap_status copy_wanted(const struct neap_graph *graph, enum updates updates, bool *wanted,
                                struct neap_graph **out) {
   struct copy copy;
@@ -66,7 +66,7 @@ neap_status rewrite_part(const struct neap_graph *graph, bool prepares, struct n
 
 neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph **out) {
   RETURN_IF(graph->outputs.count == 0, NEAP_INVALID_ARGUMENT,
-            "graph '%s' has nothing to predict: name an output (neap_output)", graph->name);
+            "graph '%s' has no output to predict; name one (neap_output)", graph->name);
   struct neap_graph *evaluation;
   TRY(rewrite_evaluation(graph, &evaluation));
   bool *wanted = calloc(evaluation->tensors.count + 1, sizeof *wanted);

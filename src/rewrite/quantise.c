@@ -1,4 +1,4 @@
-/* Frozen parameters in quantised types. */
+/* Stores frozen parameters in quantised types. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct entry {
   neap_dtype dtype;
 };
 
-/* "q8_0, q4_0, ...": the types that numbers can become. */
+/* The types that weights can be stored in, as "q8_0, q4_0, ...". */
 struct type_names {
   char text[256];
 };
@@ -28,7 +28,7 @@ static struct type_names type_names(void) {
   return names;
 }
 
-/* The type of that name; false: none that numbers can become has it. */
+/* Finds the type of this name; false if weights cannot be stored in it. */
 static bool find_stored_type(const char *name, neap_dtype *dtype) {
   for (neap_dtype d = 0; (int32_t)d < dtype_count; d++)
     if (can_quantise(d) && strcmp(name, dtype_rows[d].name) == 0) {
@@ -51,10 +51,10 @@ static neap_status next_entry(const char **list, struct entry *entry, bool *any)
     *equals = '\0';
     return NEAP_OK;
   }
-  return neap_fail(NEAP_INVALID_ARGUMENT,
-                   "store: '%s' is no PATTERN=TYPE; the types that weights can be stored in are %s, and "
-                   "file: those of the model's file",
-                   entry->pattern.text, type_names().text);
+  return neap_fail(
+      NEAP_INVALID_ARGUMENT,
+      "store: '%s' is not PATTERN=TYPE; TYPE is one of %s, or file for the types of the model's file",
+      entry->pattern.text, type_names().text);
 }
 
 bool quantised_type(const struct store_options *options, const struct tensor *t, bool linear,
@@ -77,15 +77,14 @@ static bool is_parameter(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->adapter;
 }
 
-/* A pattern that matches nothing is a mistake, and so is a type that does not exist. */
+/* Fails if a pattern matches nothing or a type does not exist. */
 static neap_status check_options(const struct neap_graph *graph, const struct store_options *options) {
   const char *list = options->list;
   neap_dtype base;
   struct entry entry;
   bool any;
   RETURN_IF(options->base != NULL && !find_stored_type(options->base, &base), NEAP_INVALID_ARGUMENT,
-            "base: '%s' is no type that weights can be stored in; these are %s", options->base,
-            type_names().text);
+            "base: weights cannot be stored in '%s'; the types are %s", options->base, type_names().text);
   while (list != NULL) {
     TRY(next_entry(&list, &entry, &any));
     if (!any) return NEAP_OK;
@@ -103,15 +102,15 @@ static neap_status check_options(const struct neap_graph *graph, const struct st
   return NEAP_OK;
 }
 
-/* Whether a parameter can be in blocks: a matrix or kernels, of whole blocks a row, that nobody reads by name
- * as an output. */
+/* Returns true if a parameter can be stored in blocks: a matrix or kernels whose rows are a number of blocks,
+ * and not a named output. */
 static bool has_blocks(const struct neap_graph *graph, int32_t id, neap_dtype dtype) {
   const struct tensor *t = &graph->tensors.data[id];
   return t->rank >= 2 && row_elements(t) % dtype_rows[dtype].block_elements == 0 &&
          !graph_is_output(graph, id);
 }
 
-/* What options ask for, by tensor. */
+/* The types that the options ask for, by tensor. */
 struct stored_types {
   neap_dtype *types; /* that which a parameter becomes; its own where it stays */
   bool *linear;      /* the weight of a linear layer */
@@ -141,23 +140,22 @@ static neap_status choose_types(const struct neap_graph *graph, const struct sto
     }
   }
   RETURN_IF(!any && left != NULL, NEAP_INVALID_ARGUMENT,
-            "store: no weight of '%s' that '%s' matches can be in %s: it needs two dimensions or more and "
-            "rows of a "
-            "multiple of %d elements; '%s' is %s",
+            "store: no weight of '%s' that '%s' matches can be stored in %s, which needs two dimensions or "
+            "more and rows of a multiple of %d elements; '%s' is %s",
             graph->name, options->list != NULL ? options->list : "--base", dtype_rows[dtype].name,
             dtype_rows[dtype].block_elements, left->name, shape_text(left).text);
   return NEAP_OK;
 }
 
-/* Whether a node reads an input as blocks: the weights of a linear layer, and of one with its loss, which
- * they take in panels, and a table, of which it takes rows. */
+/* Returns true if a node reads an input as blocks: a linear layer, or one with its loss, reads its weights in
+ * panels; a table gives its rows. */
 static bool reads_blocks(const struct neap_graph *graph, const struct node *node, int32_t slot) {
   const bool takes = (node->op == OP_LINEAR && slot == 1) || (node->op == OP_GATHER && slot == 0) ||
                      (node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS);
   return takes && graph->tensors.data[node->inputs[slot]].view_of < 0;
 }
 
-/* Which parameters somebody reads as numbers. Their other readers do, too: the numbers are there then. */
+/* Marks the parameters that some node reads as numbers. Other readers then use these numbers too. */
 static void find_read(const struct neap_graph *graph, bool *read) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
@@ -167,8 +165,7 @@ static void find_read(const struct neap_graph *graph, bool *read) {
   }
 }
 
-/* Makes the numbers that a node reads first. `stored`: by tensor of the old graph, the parameter in blocks.
- */
+/* Makes the numbers that a node reads. `stored`: by tensor of the old graph, the parameter in blocks. */
 static neap_status dequantise_for(struct copy *copy, const struct node *node, int32_t *stored,
                                   const bool *read) {
   for (int32_t i = 0; i < node->input_count; i++) {

@@ -1,4 +1,4 @@
-/* Parameters that keep a share of their values. */
+/* Makes parameters sparse: they keep a share of their values. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static bool may_be_sparse(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->frozen && t->rank >= 2;
 }
 
-/* The storage of the weights of an `op` node, before a cast. NO_TENSOR: the node is another operator. */
+/* Returns the storage of the weights of an `op` node, before a cast; NO_TENSOR for another operator. */
 static int32_t weights_of(const struct neap_graph *graph, const struct node *node, enum op op) {
   if (node->op != (int32_t)op) return NO_TENSOR;
   const int32_t w = graph_storage(graph, node->inputs[1]), producer = graph->tensors.data[w].producer;
@@ -34,8 +34,8 @@ static int32_t weights_of(const struct neap_graph *graph, const struct node *nod
   return graph_storage(graph, graph->nodes.data[producer].inputs[0]);
 }
 
-/* Marks all convolutions but the first; in a network without any all linear and recurrent layers but the last
- * linear one. */
+/* Marks all convolutions except the first; in a network without any, all linear and recurrent layers except
+ * the last linear one. */
 static void mark_usual(const struct neap_graph *graph, bool *marked) {
   bool first = true;
   int32_t last = NO_TENSOR;
@@ -66,15 +66,15 @@ static neap_status mark(const struct neap_graph *graph, const char *pattern, boo
     *count += marked[t];
   }
   RETURN_IF(*count == 0, NEAP_INVALID_ARGUMENT,
-            "sparse weights: '%s' has no parameter that %s%s%s and can be sparse: trained, of two dimensions "
-            "or more",
-            graph->name, pattern != NULL ? "is named '" : "is used so", pattern != NULL ? pattern : "",
-            pattern != NULL ? "'" : "");
+            "sparse weights: '%s' has no parameter that %s%s%s and can be sparse; it must be trained and "
+            "have two dimensions or more",
+            graph->name, pattern != NULL ? "is named '" : "is one of the usual weights",
+            pattern != NULL ? pattern : "", pattern != NULL ? "'" : "");
   return NEAP_OK;
 }
 
-/* Whether positions are indices: by bytes, where nobody says. They are next to the values, which move
- * between layers in training, so that it is one answer for all. */
+/* Returns true if positions are indices; unless this is given, the smaller form is used. Indices are next to
+ * the values, which move between layers in training, so all layers have the same form. */
 static bool has_indices(const struct neap_graph *graph, const bool *marked, double density,
                         neap_sparse_positions positions) {
   uint64_t bits = 0, indices = 0;
@@ -89,7 +89,7 @@ static bool has_indices(const struct neap_graph *graph, const bool *marked, doub
   return indices < bits;
 }
 
-/* The state of a sparse parameter by that name. */
+/* Adds a state of a sparse parameter. */
 static neap_status add_state(struct sparse *s, const struct tensor *parameter, const char *suffix,
                              neap_dtype dtype, bool scalar, int32_t *id) {
   struct tensor state = *parameter;
@@ -107,7 +107,7 @@ static neap_status add_state(struct sparse *s, const struct tensor *parameter, c
   return graph_add_tensor(s->copy.to, state, id);
 }
 
-/* The pools, and what each parameter has besides. */
+/* Adds the pools and the states of each parameter. */
 static neap_status add_residents(struct sparse *s, const bool *marked, neap_sparse_positions positions) {
   const struct neap_graph *from = s->copy.from;
   struct tensor pool = {.name = SPARSE_POOL, .role = NEAP_ROLE_PARAMETER, .rank = 1, .view_of = -1};
@@ -115,13 +115,13 @@ static neap_status add_residents(struct sparse *s, const bool *marked, neap_spar
     const struct tensor *tensor = &from->tensors.data[t];
     if (!marked[t]) continue;
     RETURN_IF(pool.dims[0] > 0 && pool.dtype != tensor->dtype, NEAP_UNSUPPORTED,
-              "sparse weights: '%s' is of %s, others are of %s; all must be of one type", tensor->name,
+              "sparse weights: '%s' is of %s, others are of %s; all must have one type", tensor->name,
               dtype_rows[tensor->dtype].name, dtype_rows[pool.dtype].name);
     pool.dtype = tensor->dtype;
     pool.dims[0] += sparse_count(tensor->elements, s->density);
   }
-  RETURN_IF(pool.dims[0] > INT32_MAX, NEAP_TOO_LARGE, "sparse weights: %lld values are more than 2^31 - 1",
-            (long long)pool.dims[0]);
+  RETURN_IF(pool.dims[0] > INT32_MAX, NEAP_TOO_LARGE,
+            "sparse weights: %lld values exceed the limit of 2^31 - 1", (long long)pool.dims[0]);
   TRY(graph_add_tensor(s->copy.to, pool, &s->values));
   const bool indices = has_indices(from, marked, s->density, positions);
   if (indices) {
@@ -141,7 +141,7 @@ static neap_status add_residents(struct sparse *s, const bool *marked, neap_spar
   return NEAP_OK;
 }
 
-/* Makes the dense tensors that a node reads first. */
+/* Makes the dense tensors that a node reads. */
 static neap_status densify_for(struct sparse *s, const struct node *node) {
   const struct neap_graph *from = s->copy.from;
   for (int32_t i = 0; i < node->input_count; i++)

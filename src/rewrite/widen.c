@@ -1,6 +1,6 @@
 #include "rewrite/copy.h"
 
-/* Readers of the input find its cast in its place. */
+/* Casts the input; readers of the input then read the cast. */
 static neap_status cast_input(struct copy *copy, int32_t old) {
   const int32_t input = copy->map[old];
   int32_t output;

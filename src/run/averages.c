@@ -6,7 +6,7 @@
 #include "grad/gradient.h"
 #include "run/session_memory.h"
 
-/* Elements of memory, those that pad a layout included, are all of one type. */
+/* An average and its parameter. Elements in memory, padding of a layout included, all have one type. */
 struct average {
   int32_t variable, parameter; /* indices of variables */
   uint64_t from, to;           /* places of the parameter; of the average */
@@ -40,7 +40,7 @@ neap_status averages_find(struct neap_session *s) {
     const int32_t from = s->variables[parameter].tensor, to = s->variables[i].tensor;
     RETURN_IF(tensor_bytes(s->main, from) != tensor_bytes(s->main, to) ||
                   tensors[from].dtype != tensor->dtype,
-              NEAP_INTERNAL, "'%s' does not lie as its parameter does", tensor->name);
+              NEAP_INTERNAL, "'%s' does not have its parameter's memory layout", tensor->name);
     s->averages[s->average_count++] = (struct average){.variable = i,
                                                        .parameter = parameter,
                                                        .from = session_place(s, from),
@@ -77,7 +77,7 @@ neap_status averages_begin(struct neap_session *s, int32_t index) {
   return NEAP_OK;
 }
 
-/* What becomes of a parameter and its average. */
+/* Changes a parameter and its average. */
 typedef void change_pair(const struct neap_session *s, const struct average *a, void *from, void *to);
 
 static neap_status change_average(struct neap_session *s, const struct average *a, change_pair *change,

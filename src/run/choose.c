@@ -70,11 +70,11 @@ static bool in_range(double value, double least, double most) { return value >= 
 
 static neap_status check_share(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
-  RETURN_IF(ranks <= 1 && o->shard == NEAP_SHARD_ALL, NEAP_INVALID_ARGUMENT,
-            "--shard all: a single process has no others to share weights with; give --processes N, or start "
-            "several by mpirun");
+  RETURN_IF(
+      ranks <= 1 && o->shard == NEAP_SHARD_ALL, NEAP_INVALID_ARGUMENT,
+      "--shard all: a single process cannot share weights; give --processes N, or start several by mpirun");
   RETURN_IF(ranks > 1 && o->budget == NEAP_BUDGET_AVAILABLE, NEAP_UNSUPPORTED,
-            "--budget available: each of %d processes would take all that is free; give bytes for a process",
+            "--budget available: each of %d processes would take all free memory; give bytes for a process",
             ranks);
   return NEAP_OK;
 }
@@ -83,12 +83,12 @@ neap_status check_ranks(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
   TRY(check_share(o));
   RETURN_IF(ranks > 1 && o->predict, NEAP_INVALID_ARGUMENT,
-            "session options: %d processes train together; a session that only predicts has one", ranks);
+            "session options: got %d processes for a session that only predicts; it must have one", ranks);
   RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches do not divide among %d processes; give a multiple of %d",
             o->micro_batches > 0 ? o->micro_batches : 1, ranks, ranks);
   RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
-            "session options: several processes train on the backend cpu alone");
+            "session options: several processes need the backend cpu");
   return NEAP_OK;
 }
 
@@ -96,23 +96,25 @@ neap_status check_session_options(const struct neap_session_options *o) {
   TRY(settings_check_session(o));
   TRY(check_share(o));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
-            "session options: there is no form %d of positions", (int)o->sparse_positions);
+            "session options: form %d of positions does not exist", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
-            "session options: %d micro-batches; 1 to %d are possible", o->micro_batches, MICRO_BATCH_LIMIT);
+            "session options: got %d micro-batches; the number must be 1 to %d", o->micro_batches,
+            MICRO_BATCH_LIMIT);
   RETURN_IF(o->group_count < 0 || (o->group_count > 0 && o->groups == NULL), NEAP_INVALID_ARGUMENT,
-            "group_count is %d, but groups is NULL", o->group_count);
+            "session options: group_count is %d, but groups is NULL", o->group_count);
   for (int i = 0; i < o->group_count; i++)
     RETURN_IF(o->groups[i].pattern == NULL || !in_range((double)o->groups[i].rate, 0, FLT_MAX) ||
                   !in_range((double)o->groups[i].weight_decay, 0, FLT_MAX),
               NEAP_INVALID_ARGUMENT,
-              "group %d of parameters: it needs a pattern, and a rate and decay that are not negative", i);
-  RETURN_IF(o->ema != 0 && is_sparse(o), NEAP_UNSUPPORTED,
-            "an average of the weights: sparse parameters have none, because they change places");
+              "session options: parameter group %d needs a pattern, and a rate and decay of 0 or more", i);
   RETURN_IF(
-      o->lora > 0 && is_sparse(o), NEAP_UNSUPPORTED,
-      "lora: adapters (--lora) do not go with sparse parameters (--sparse): what is frozen stays dense");
+      o->ema != 0 && is_sparse(o), NEAP_UNSUPPORTED,
+      "session options: sparse parameters cannot have averages (--ema), because their values change places");
+  RETURN_IF(o->lora > 0 && is_sparse(o), NEAP_UNSUPPORTED,
+            "lora: adapters (--lora) cannot be combined with sparse parameters (--sparse): frozen weights "
+            "stay dense");
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
-            "Nesterov's method needs a momentum above 0");
+            "session options: Nesterov's method needs a momentum above 0");
   return NEAP_OK;
 }
 
@@ -124,7 +126,7 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
   return o->predict || graph->loss < 0;
 }
 
-/* Replaces a graph by what was made of it. */
+/* Replaces a graph by a rewritten one. */
 static neap_status replace_graph(neap_status status, struct neap_graph **graph, struct neap_graph **made) {
   if (status != NEAP_OK) return status;
   neap_graph_free(*graph);
@@ -144,7 +146,7 @@ neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap
   return rewrite_lora(graph, &lora, out);
 }
 
-/* What changes nodes that fusions look at: adapters, what is frozen, and the loss. */
+/* Makes the changes that must come before fusion: adapters, frozen parameters, and the loss. */
 static neap_status make_plain_graph(const struct neap_graph *graph,
                                     const struct neap_session_options *options, struct neap_graph **out) {
   const bool predicts = predicts_only(graph, options);
@@ -163,23 +165,23 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
   return status;
 }
 
-/* Weights are stored in blocks wherever the options name them where nothing is trained. Adapters tell
- * what was trained beside them: those weights stay as they are. */
+/* Returns which weights are stored in blocks. If nothing is trained, these are all that the options name.
+ * Adapters show which weights were trained with them: those are not stored in blocks. */
 static struct store_options store_of(const struct neap_graph *graph, const neap_session_options *options) {
   return (struct store_options){.list = options->store,
                                 .base = options->base,
                                 .all = predicts_only(graph, options) && options->lora == 0};
 }
 
-/* Frozen weights that are in no checkpoint, and that the model's file has, lie there. */
+/* Leaves frozen weights on disk that are in no checkpoint and that the model's file has. */
 static neap_status fetch_base(const struct neap_graph *graph, const struct neap_session_options *options,
                               struct neap_graph **out) {
   RETURN_IF(options->lora == 0 || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED, "base-on-disk always: '%s' %s",
             graph->name,
             options->lora == 0
-                ? "is trained without adapters, beside which weights stay as they are (--lora R)"
-                : "has no large frozen matrix that is read from a file; those of a GGUF file are, and "
-                  "those of a folder of Hugging Face that are not packed");
+                ? "is trained without adapters; only with them (--lora R) do its weights stay as they are"
+                : "has no large frozen matrix in a file that can be read so: a GGUF file, or a folder of "
+                  "Hugging Face whose weights are not packed");
   return rewrite_fetch(graph, out);
 }
 
@@ -224,7 +226,7 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
   return NEAP_OK;
 }
 
-/* With gradients and updates; or what predicts. */
+/* Makes the graph with gradients and updates, or the one that predicts. */
 static neap_status make_main_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                    struct neap_graph **out) {
   TRY(check_session_options(options));
@@ -264,7 +266,7 @@ neap_status lower_training_like(const struct neap_graph *graph, const struct nea
   return status;
 }
 
-/* `like`: as lower has it. */
+/* Lowers a graph; `like`: as in lower. */
 static neap_status lower_with_costs(const struct neap_graph *training,
                                     const struct neap_session_options *options, const struct lowered *like,
                                     struct lowered **out) {
@@ -285,7 +287,7 @@ static neap_status lower_with_costs(const struct neap_graph *training,
   return NEAP_OK;
 }
 
-/* NULL where the variant is the graph as it is. */
+/* Gives NULL if the variant is the graph itself. */
 static neap_status lower_variant(const struct neap_graph *training, neap_variant variant,
                                  const struct neap_session_options *options, struct lowered **out) {
   struct neap_graph *other;
@@ -296,7 +298,7 @@ static neap_status lower_variant(const struct neap_graph *training, neap_variant
   return status;
 }
 
-/* The variant, or the base where it is the same; `*variant` says which. */
+/* Lowers the variant, or the base if they are equal; `*variant` says which. */
 static neap_status lower_as(const struct neap_graph *training, const struct neap_session_options *options,
                             neap_variant *variant, struct lowered **out) {
   TRY(lower_variant(training, *variant, options, out));
@@ -318,7 +320,8 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
 neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_options *options,
                                  neap_step **step) {
   NEED(step);
-  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a step needs options and a graph");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_step_from_graph: options or graph are NULL");
   struct lowered *lowered;
   TRY(lower_training(graph, options, &lowered));
   *step = lowered->step;
@@ -342,9 +345,9 @@ neap_status settle_share(const struct neap_graph *graph, struct neap_session_opt
 
 /* ---- One variant's plan ---- */
 
-/* With a budget for the process: what the rest of it takes, now that graphs and kernels are there, and what
- * it grows by later. Not all of it can be known before: what turns out too small is taken again with more of
- * `process_reserve`. */
+/* Resolves the budget. For a budget of the process, subtracts the memory that it already has, including
+ * graphs and kernels, and the memory that it needs later. Not all of that is known before; if it was too
+ * little, `process_reserve` is raised and this is repeated. */
 static neap_status resolve_budget(struct choice *c, const struct neap_session_options *o, uint64_t reserve) {
   TRY(neap_step_keep_all_bytes(c->lowered->step, &c->keep_all));
   c->budget = o->budget_fraction > 0 ? neap_budget_share(o->budget_fraction, c->keep_all) : o->budget;
@@ -363,21 +366,21 @@ static neap_status check(const struct neap_step *step, const struct neap_plan *p
 
 /* ---- The best of them ---- */
 
-/* A variant that saves less than this share of the base's arena, where everything is kept, is not planned. */
+/* A variant is not planned if it saves less than this share of the base's arena with everything kept. */
 static const double share_that_matters = 0.01;
 
-/* A step of more nodes is planned for seconds: there one quick row says whether a variant is worth that. */
+/* Planning a larger step takes seconds, so one quick planner decides whether a variant is worth it. */
 static const char quick_row[] = "rotor";
 
-/* By cost; by peak, and then by cost, where the least is asked for. NULL: no plan fits, the worst. */
+/* Compares plans by cost; for the least budget by peak, then by cost. NULL: no plan fits, the worst. */
 static bool better(const struct neap_plan *a, const struct neap_plan *b, uint64_t budget) {
   if (a == NULL || b == NULL) return a != NULL;
   if (budget == NEAP_BUDGET_MIN && plan_bytes(a) != plan_bytes(b)) return plan_bytes(a) < plan_bytes(b);
   return a->cost < b->cost;
 }
 
-/* `*plan` is NULL where the budget is not met; then `*smallest` is what would be, if anything is. NULL: that
- * is not asked for. */
+/* Makes a plan within the budget. `*plan` is NULL if it is not met; then `*smallest` is lowered to the
+ * smallest budget that is met. `smallest` NULL: not asked for. */
 static neap_status plan_within(const struct neap_step *step, uint64_t budget, const neap_plan_options *how,
                                uint64_t *smallest, struct neap_plan **plan) {
   *plan = NULL;
@@ -388,7 +391,7 @@ static neap_status plan_within(const struct neap_step *step, uint64_t budget, co
   return NEAP_OK;
 }
 
-/* Whether a plan of `other` may be better than `c`'s. */
+/* Finds out whether a plan of `other` may be better than `c`'s. */
 static neap_status may_pay(const struct choice *c, const struct neap_step *other, bool *may) {
   const struct neap_step *step = c->lowered->step;
   *may = c->plan == NULL || c->budget == NEAP_BUDGET_MIN || other->base_cost < c->plan->cost;
@@ -430,8 +433,8 @@ static neap_status find_candidates(const struct choice *base, const struct neap_
   return NEAP_OK;
 }
 
-/* What no plan of either graph can do better than: `other` is the plan that is not taken (NULL: there is
- * none) of `step`. */
+/* Lowers the bounds of the plan to those that hold for both graphs. `other` is the rejected plan of `step`
+ * (NULL: none). */
 static neap_status share_bounds(const struct choice *c, const struct neap_step *step,
                                 const struct neap_plan *other) {
   struct neap_plan *plan = c->plan;
@@ -445,7 +448,7 @@ static neap_status share_bounds(const struct choice *c, const struct neap_step *
   return NEAP_OK;
 }
 
-/* Plans a candidate and takes it in place of what there is where it is better. */
+/* Plans a candidate, which replaces the current choice if it is better. */
 static neap_status consider(struct choice *c, neap_variant variant, struct lowered **candidate,
                             const neap_plan_options *how, uint64_t *smallest) {
   bool may = false;
@@ -466,7 +469,7 @@ static neap_status consider(struct choice *c, neap_variant variant, struct lower
   return status;
 }
 
-/* Plans the base and then the others. A time limit is shared out. */
+/* Plans the base and then the others, which share a time limit. */
 static neap_status plan_all(struct choice *c, const struct neap_session_options *options,
                             struct candidates *candidates, uint64_t *smallest) {
   const neap_plan_options how = {.planner = options->planner,
@@ -484,14 +487,14 @@ static neap_status plan_all(struct choice *c, const struct neap_session_options 
   return NEAP_OK;
 }
 
-/* No plan is within the budget; `least` is, UINT64_MAX where that is not known. */
+/* Fails: no plan is within the budget. `least` would be; UINT64_MAX: not known. */
 static neap_status fail_over_budget(const struct choice *c, const struct neap_session_options *options,
                                     uint64_t least, uint64_t *smallest) {
   if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least + c->rest;
   RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
             "no plan was found within %llu bytes", (unsigned long long)c->budget);
   RETURN_IF(c->rest > 0 && least != UINT64_MAX, NEAP_OVER_BUDGET,
-            "of %llu bytes for the whole process %llu go to code, libraries, graphs and kernels, so that "
+            "a process budget of %llu bytes is too small: %llu go to code, libraries, graphs and kernels, so "
             "training has %llu; it needs %llu",
             (unsigned long long)options->process_budget, (unsigned long long)c->rest,
             (unsigned long long)(c->budget > 1 ? c->budget : 0), (unsigned long long)least);
@@ -523,8 +526,8 @@ neap_variant variant_of_name(const char *graph, const char *name) {
   return NEAP_VARIANT_BASE;
 }
 
-/* A plan is for any machine: its costs become those of this one. Where it has nodes that the step has not,
- * the checker says so. */
+/* Replaces a plan's costs by those of this machine, as a plan is for any machine. The checker reports nodes
+ * that the step does not have. */
 static void restate_costs(const struct neap_step *step, struct neap_plan *plan) {
   double cost = 0;
   for (int32_t i = 0; i < plan->length; i++) {
@@ -539,10 +542,10 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
   const char *graph = c->lowered->step->name;
   const neap_status status = check(c->lowered->step, c->plan);
   RETURN_IF(status != NEAP_OK && strcmp(c->plan->graph, graph) != 0, status,
-            "%s is a plan for '%s', this is '%s': %s", file, c->plan->graph, graph, neap_error_message());
+            "%s is a plan for '%s', not for '%s': %s", file, c->plan->graph, graph, neap_error_message());
   RETURN_IF(status != NEAP_OK, status,
-            "%s does not suit this step of '%s': images, classes, threads or other options differ from those "
-            "that it was made with: %s",
+            "%s does not suit this step of '%s', as images, classes, threads or other options differ from "
+            "the plan's: %s",
             file, graph, neap_error_message());
   for (int32_t i = 0; i < c->plan->instance_count; i++)
     RETURN_IF(c->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
@@ -555,7 +558,7 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
                    (unsigned long long)peak, (unsigned long long)c->budget);
 }
 
-/* `given`: the plan; NULL: it is read from options->plan_file. */
+/* Takes the plan `given`, or reads it from options->plan_file if that is NULL. */
 static neap_status read_plan(struct choice *c, const struct neap_graph *training,
                              const struct neap_session_options *options, const struct neap_plan *given,
                              uint64_t reserve, uint64_t *smallest) {
@@ -574,9 +577,9 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
   return check_file(c, given != NULL ? "rank 0" : options->plan_file, smallest);
 }
 
-/* ---- The whole ---- */
+/* ---- All of the choice ---- */
 
-/* Reads overlap the nodes before them where there is room. */
+/* Moves reads so that they overlap the nodes before them, as far as there is room. */
 static neap_status prefetch_within(struct choice *c) {
   const bool open = c->budget == NEAP_BUDGET_MAX || c->budget == NEAP_BUDGET_MIN;
   TRY(prefetch(c->lowered, open ? plan_bytes(c->plan) : c->budget, &c->plan));
@@ -588,7 +591,7 @@ void choice_free(struct choice *choice) {
   neap_plan_free(choice->plan);
 }
 
-/* As the options say where frozen weights lie. */
+/* Chooses with frozen weights in memory or on disk, as the options say. */
 static neap_status choose_with(const struct neap_graph *graph, const struct neap_session_options *options,
                                const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
                                struct choice *out) {
@@ -611,7 +614,7 @@ static neap_status choose_with(const struct neap_graph *graph, const struct neap
   return NEAP_OK;
 }
 
-/* Whether weights that would lie in memory may lie on disk instead, where that is left open. */
+/* Finds out whether weights may be on disk instead of in memory, if the options leave that open. */
 static neap_status may_fetch(const struct neap_graph *graph, const struct neap_session_options *options,
                              bool *may) {
   struct neap_graph *forward;
@@ -624,7 +627,7 @@ static neap_status may_fetch(const struct neap_graph *graph, const struct neap_s
   return NEAP_OK;
 }
 
-/* A plan has where they lie in the name of its graph. */
+/* Finds out from the name of a plan's graph whether its frozen weights are on disk. */
 static neap_status lies_on_disk(const char *plan_file, const struct neap_plan *given, bool *does) {
   struct neap_plan *plan;
   TRY(given != NULL ? plan_create(given, &plan) : neap_plan_read(plan_file, &plan));
@@ -633,7 +636,7 @@ static neap_status lies_on_disk(const char *plan_file, const struct neap_plan *g
   return NEAP_OK;
 }
 
-/* Takes the plan with the lesser peak, and frees the other one. */
+/* Takes the plan with the smaller peak, and frees the other one. */
 static void take_lesser(struct choice *one, struct choice *other, struct choice *out) {
   const bool first = plan_bytes(one->plan) <= plan_bytes(other->plan);
   *out = first ? *one : *other;
@@ -692,7 +695,7 @@ static neap_status lower_parts(const struct neap_graph *graph, const struct neap
   return status;
 }
 
-/* Resolves a budget that is a share of what keeping everything needs: by the part that needs more. */
+/* Replaces a budget that is a share by bytes, of the part that needs more to keep everything. */
 static neap_status resolve_budgets(struct parts *p, const struct neap_session_options *options,
                                    uint64_t reserve) {
   struct choice *one = &p->part[PART_PREPARES], *other = &p->part[PART_PREDICTS];
@@ -703,7 +706,7 @@ static neap_status resolve_budgets(struct parts *p, const struct neap_session_op
   return NEAP_OK;
 }
 
-/* Where one part's least is not met and the other's is, the first decides; where neither is, the larger. */
+/* Plans both parts. If only one part's least is not met, it decides; if neither is met, the larger one. */
 static neap_status plan_parts(struct parts *p, const struct neap_session_options *options,
                               uint64_t *smallest) {
   const neap_plan_options how = {.planner = options->planner, .quick = options->plan_quick};
@@ -735,10 +738,10 @@ neap_status choose_parts(const struct neap_graph *graph, const struct neap_sessi
   struct neap_session_options settled = *options;
   struct parts p = {0};
   RETURN_IF(!predicts_only(graph, options), NEAP_INVALID_ARGUMENT,
-            "graph '%s' prepares states: gradients cannot read them, so a session of it only predicts",
+            "graph '%s' prepares states, which gradients cannot read; a session of it can only predict",
             graph->name);
   RETURN_IF(options->plan_file != NULL, NEAP_UNSUPPORTED,
-            "graph '%s' prepares states: it has two plans, which no file holds", graph->name);
+            "graph '%s' prepares states: it has two plans, which cannot be in one plan file", graph->name);
   if (settled.base_on_disk != NEAP_DISK_ALWAYS) settled.base_on_disk = NEAP_DISK_NEVER;
   for (int i = 0; i < PART_COUNT; i++)
     p.part[i] = (struct choice){.base_on_disk = settled.base_on_disk, .variant = NEAP_VARIANT_BASE};
@@ -757,7 +760,8 @@ neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options 
   NEED(step);
   NEED(plan);
   struct choice choice;
-  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a plan needs options and a graph");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_plan_graph: options or graph are NULL");
   neap_session_options settled = *options;
   TRY(available_memory_settle(&settled, NULL));
   TRY(choose_plan(graph, &settled, NULL, PROCESS_RESERVE, smallest, &choice));

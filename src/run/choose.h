@@ -1,4 +1,4 @@
-/* Which graph and which plan: what stands over rewriting, lowering and planning. */
+/* Chooses the graph and the plan of a session: combines rewriting, lowering and planning. */
 #ifndef NEAP_RUN_CHOOSE_H
 #define NEAP_RUN_CHOOSE_H
 
@@ -11,45 +11,46 @@ struct lower_options lower_options_of(const struct neap_session_options *options
 
 struct optimizer optimizer_of(const struct neap_session_options *options);
 
-/* Whether some parameters are sparse in training. What only predicts is dense. */
+/* Returns true if some parameters are sparse in training. A session that only predicts is dense. */
 bool is_sparse(const struct neap_session_options *options);
 
-/* What gradients are multiplied by, at first, so that f16 does not lose them. */
+/* Returns the first factor of gradients, which keeps f16 from losing them. */
 float loss_scale_of(const struct neap_session_options *options);
 
-/* The forward graph as it is lowered: fused, in the precision and with the sparse weights of
- * the options. */
+/* Makes the forward graph for lowering: fused, with the precision and the sparse weights of the options. */
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out);
 
-/* The graph with the adapters of the options, whose `lora` is not 0. */
+/* Makes the graph with the adapters of the options, whose `lora` is not 0. */
 neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out);
 
-/* Without gradients: a graph that has no loss, or options that ask for it. */
+/* Returns true if there are no gradients: the graph has no loss, or the options ask for it. */
 bool predicts_only(const struct neap_graph *graph, const struct neap_session_options *options);
 
-/* NEAP_INVALID_ARGUMENT: an invalid enumerator, or a number that is not finite or out of range. */
-/* Whether processes that train together can have a session with these options. */
+/* Fails with NEAP_INVALID_ARGUMENT on an invalid enumerator, or a number that is not finite or out of
+ * range. */
+/* Fails unless processes that train together can have a session with these options. */
 neap_status check_ranks(const struct neap_session_options *options);
-/* Whether each of several processes has a share of large parameters. */
+/* Returns true if each of several processes has a share of large parameters. */
 bool shards_all(const struct neap_session_options *options);
 neap_status check_session_options(const struct neap_session_options *options);
 
-/* The training step of a graph: fused, differentiated, in the variant that options name (the base for AUTO),
- * lowered. */
+/* Lowers the training step of a graph: fused, differentiated, in the variant of the options (the base for
+ * AUTO). */
 neap_status lower_training(const struct neap_graph *graph, const struct neap_session_options *options,
                            struct lowered **out);
 
-/* Replaces a budget that is a share by its bytes: of what keeping everything of the graph's step needs, with
- * these options. Leaves others as they are. */
+/* Replaces a budget that is a share by its bytes: the share of the need for keeping everything of the graph's
+ * step. Leaves other budgets unchanged. */
 neap_status settle_share(const struct neap_graph *graph, struct neap_session_options *options);
 
-/* The same in a variant, for a session that has `like`: its variables lie as they do there. */
+/* The same in a given variant, for a session that has `like`: variables have the formats that they have
+ * there. */
 neap_status lower_training_like(const struct neap_graph *graph, const struct neap_session_options *options,
                                 neap_variant variant, const struct lowered *like, struct lowered **out);
 
-/* The variant that the name of a plan's graph ends in; the base where the name ends in no variant. */
+/* Returns the variant at the end of the name of a plan's graph; the base if it ends in none. */
 neap_variant variant_of_name(const char *graph, const char *name);
 
 struct choice {
@@ -58,40 +59,41 @@ struct choice {
   struct lowered *lowered;
   struct neap_plan *plan; /* valid by the checker, within the budget */
   uint64_t budget, keep_all;
-  uint64_t rest; /* of the process, which its budget has room for too; 0: it has none */
+  uint64_t rest; /* of the process, also covered by its budget; 0: it has no budget */
 };
 
-/* What a process grows by once it trains, by measurement: stacks, buffers of files, pages of code that had
- * not been touched. And that with the evaluation's graph and the plans. Bytes. */
+/* The measured growth of a process once it trains (stacks, buffers of files, untouched pages of code); and
+ * that including the evaluation's graph and the plans. Bytes. */
 enum { PROCESS_GROWTH = 3 << 20, PROCESS_RESERVE = 2 * PROCESS_GROWTH };
 
-/* Plans the step of a graph in the variant that options name; for AUTO in each, of which it takes the one
- * with the cheapest plan, for the least budget the one with the least peak, the base where they are equal.
- * What cannot be cheaper is not planned: nothing where the base recomputes nothing, no variant whose step
- * costs more as it is, and none that hardly saves memory where everything is kept. A plan file has its
- * variant in the name of its graph. Where it is left open whether frozen weights lie on disk, they do where
- * the budget is not met otherwise; for the least budget, where less is needed so. `out` is freed with
- * choice_free. NEAP_OVER_BUDGET: `*smallest` (may be NULL) is the smallest budget that one of them meets.
- * `reserve`: of a budget for the process, what comes to the rest later. `given`: NULL, or a plan that is
- * taken as one of a file is. */
+/* Plans the step of a graph in the variant of the options. For AUTO plans each, and takes the one with the
+ * cheapest plan (for the least budget, the least peak), the base among equals. Variants that are
+ * surely not cheaper are not planned: none if the base recomputes nothing, none whose step costs more without
+ * recomputation, and none that hardly saves memory with everything kept. A plan file has its variant in the
+ * name of its graph. If the options leave open whether frozen weights are on disk, they are if the budget is
+ * not met otherwise or, for the least budget, if that needs less. Free `out` with choice_free.
+ * NEAP_OVER_BUDGET: `*smallest` (may be NULL) is the smallest budget that one of them meets. `reserve`: the
+ * later growth of the process, for a budget of the process. `given`: NULL, or a plan that is used like one
+ * from a file. */
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
                         const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
                         struct choice *out);
 
 void choice_free(struct choice *choice);
 
-/* Of a graph with states that are prepared: what prepares them, and what predicts. Both have one memory. */
+/* The parts of a graph with prepared states: the one that prepares them, and the one that predicts. They
+ * share one memory. */
 enum { PART_PREPARES, PART_PREDICTS, PART_COUNT };
 
 struct parts {
-  struct lowered *whole; /* the graph, which is not run: variables lie as they do here, whoever reads them */
+  struct lowered *whole; /* the complete graph, which is not run: it sets the formats of variables */
   struct choice part[PART_COUNT];
 };
 
 bool has_parts(const struct neap_graph *graph);
 
-/* Plans both parts within the budget. The parts are freed before the whole (parts_free). Errors: as
- * choose_plan; NEAP_INVALID_ARGUMENT where the options ask for training. */
+/* Plans both parts within the budget. Free the parts before the complete graph (parts_free). Errors: as
+ * choose_plan; NEAP_INVALID_ARGUMENT if the options ask for training. */
 neap_status choose_parts(const struct neap_graph *graph, const struct neap_session_options *options,
                          uint64_t reserve, uint64_t *smallest, struct parts *out);
 

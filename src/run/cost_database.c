@@ -33,8 +33,8 @@ bool cost_database_path(bool make, char path[COST_PATH_LIMIT]) {
   return true;
 }
 
-/* Only a file without the table is written to: what one that is read-only has is still read. The transaction
- * waits for other processes; a table alone would not, once it had begun to read. */
+/* Prepares the file, but writes only if the table is missing: a read-only one is still read. The transaction
+ * waits for other processes; creating a table alone would not, once it had begun to read. */
 static bool prepare(struct cost_database *d, const char *path, bool change) {
   static const char table[] =
       "BEGIN IMMEDIATE;"

@@ -1,6 +1,6 @@
-/* Times of kernels that were measured before, in a SQLite file that any number of processes share. It is a
- * cache: a file that is missing, broken, locked for long or read-only costs nothing but the measuring. How
- * fast a machine is stands in it as the times of single operations (run/speed.h). */
+/* Measured times of kernels, in a SQLite file that any number of processes share. It is a cache: a file that
+ * is missing, broken, locked for long or read-only only means measuring again. The speed of a machine is
+ * stored as the times of single operations (run/speed.h). */
 #ifndef NEAP_RUN_COST_DATABASE_H
 #define NEAP_RUN_COST_DATABASE_H
 
@@ -13,22 +13,22 @@ struct cost_database;
 
 enum { COST_PATH_LIMIT = 4096 };
 
-/* The user's file: $XDG_CACHE_HOME/neap/kernels-1.sqlite, or below ~/.cache; the 1 is the form of its tables.
- * With `make` the folders on the way to it are made. False where there is no such place. */
+/* Writes the path of the user's file: $XDG_CACHE_HOME/neap/kernels-1.sqlite, or below ~/.cache; the 1 is the
+ * version of its tables. With `make` creates its folders. Returns false if no such place exists. */
 bool cost_database_path(bool make, char path[COST_PATH_LIMIT]);
 
-/* NULL where it cannot be used; the other calls take NULL, find nothing in it and do nothing with it. The
- * file is made where it is missing, and left as it is where it is not a database. */
+/* Opens the database; returns NULL if it cannot be used. The other calls take NULL, find nothing in it and do
+ * nothing with it. A missing file is created; a file that is not a database is left unchanged. */
 struct cost_database *cost_database_open(const char *path);
-/* To find things in it only: nothing is made or changed. */
+/* Opens it only for look-ups: creates and changes nothing. */
 struct cost_database *cost_database_look(const char *path);
 void cost_database_close(struct cost_database *database);
 
-/* Seconds that `kernel` takes on `machine`; false: not known. */
+/* Gives the seconds that `kernel` takes on `machine`; returns false if not known. */
 bool cost_database_find(struct cost_database *database, const char *machine, const char *kernel,
                         double *seconds);
 
-/* Enters all in one transaction, or none. */
+/* Enters all times in one transaction, or none. */
 struct kernel_time {
   const char *kernel;
   double seconds;

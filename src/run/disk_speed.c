@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/direct_file.h"
 
-/* As a session reads weights: through a buffer of 2 MiB. The best of a few passes counts. */
+/* Reads as a session reads weights, through a buffer of 2 MiB. The best of a few passes counts. */
 enum { BUFFER = 2 << 20, BYTES = 64 << 20, PASSES = 3 };
 
-/* Numbers that no file system can leave out or press together. */
+/* Fills a file with numbers that no file system can leave out or compress. */
 static bool fill(int descriptor, unsigned char *block) {
   uint64_t x = 88172645463325252u;
   for (int done = 0; done < BYTES; done += BUFFER) {
@@ -32,7 +32,7 @@ static double read_once(struct direct_file *file, unsigned char *block) {
   return BYTES / (clock_seconds() - begin);
 }
 
-/* Only what comes past the cache tells of the disk. */
+/* Measures reads that bypass the cache, as only these show the disk's speed. */
 static double measure(int descriptor, const char *path, unsigned char *block) {
   struct direct_buffer buffer;
   struct direct_file file;

@@ -1,8 +1,8 @@
-/* How fast files are read past the system's cache of pages. */
+/* The speed of reading files, not from the system's page cache. */
 #ifndef NEAP_RUN_DISK_SPEED_H
 #define NEAP_RUN_DISK_SPEED_H
 
-/* Returns bytes a second, measured with a file beside `path` that is deleted again; 0: not known. */
+/* Returns bytes per second, measured with a temporary file next to `path`; 0: not known. */
 double disk_speed(const char *path);
 
 #endif

@@ -3,7 +3,7 @@
 #include "run/choose.h"
 #include "step/plan.h"
 
-/* What a rank sends in a step: in each round of micro-batches, and where the step ends. */
+/* Finds the most that a rank sends in a step: in each round of micro-batches, and at the end of the step. */
 static void find_most(const struct lowered *main, const struct lowered *end, const struct neap_plan *plan,
                       int ranks, int64_t rounds, neap_exchanges *most) {
   const int32_t *schedule = plan != NULL ? plan->schedule : NULL;
@@ -28,7 +28,7 @@ static neap_status lower_end(const struct lowered *main, const neap_session_opti
   return status;
 }
 
-/* Replaces the base by the variant that a plan is for. */
+/* Replaces the base by the variant of the plan. */
 static neap_status lower_as_planned(const neap_graph *graph, const neap_session_options *options,
                                     const struct neap_plan *plan, struct lowered **main) {
   neap_session_options other = *options;
@@ -42,7 +42,7 @@ static neap_status lower_as_planned(const neap_graph *graph, const neap_session_
   return NEAP_OK;
 }
 
-/* Whether a plan is one of the step's nodes. */
+/* Fails unless all nodes of a plan are nodes of the step. */
 static neap_status check_nodes(const struct neap_step *step, const struct neap_plan *plan) {
   for (int32_t i = 0; plan != NULL && i < plan->length; i++)
     RETURN_IF(plan->schedule[i] < 0 || plan->schedule[i] >= step->node_count, NEAP_INVALID_PLAN,
@@ -54,7 +54,8 @@ static neap_status check_nodes(const struct neap_step *step, const struct neap_p
 neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
                                 const neap_plan *plan, neap_exchanges *exchanges) {
   NEED(exchanges);
-  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "exchanges: need options and a graph");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_step_exchanges: options or graph are NULL");
   struct lowered *main = NULL, *end = NULL;
   const int ranks = options->collective != NULL ? options->collective->size : 1;
   *exchanges = (neap_exchanges){0};

@@ -8,7 +8,7 @@ static size_t statistic_bytes(const struct neap_session *s, size_t tensor) {
              : 0;
 }
 
-/* Copies all running statistics to where they are kept, or back. */
+/* Copies all running statistics to their backup, or back. */
 static neap_status copy_statistics(struct neap_session *s, bool back) {
   unsigned char *kept = s->statistics;
   for (size_t i = 0; i < s->main->graph->tensors.count; i++) {

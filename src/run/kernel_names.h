@@ -1,4 +1,4 @@
-/* What a session multiplies with. */
+/* The names of a session's kernels. */
 #ifndef NEAP_RUN_KERNEL_NAMES_H
 #define NEAP_RUN_KERNEL_NAMES_H
 
@@ -6,10 +6,10 @@
 
 #include "run/session.h"
 
-/* The kernels of a session's steps, with their versions: the implementation of each operator that has FLOPs,
- * such as convolutions and matrix products, and for all others Neap's own kernels as one. An array of texts,
- * sorted, each once, to be freed with json_decref. Besides the session's options, shapes and number of
- * threads the last bits of a step depend on them. */
+/* Gives the kernels of a session's steps, with their versions: the implementation of each operator that has
+ * FLOPs, such as convolutions and matrix products, and for all others Neap's own kernels as one. The result
+ * is an array of texts, sorted, each once, to be freed with json_decref. Besides the session's options,
+ * shapes and number of threads the last bits of a step depend on them. */
 neap_status session_kernel_names(const neap_session *session, json_t **out);
 
 #endif

@@ -10,13 +10,13 @@
 #include "run/variables.h"
 #include "run/weight_files.h"
 
-/* Where a variable is read from; file NULL: nowhere. */
+/* Where a variable is read from; file NULL: it is not read. */
 struct place {
   const struct safetensors *file;
   int32_t index;
 };
 
-/* What goes with the states; a file of another program has none of it. */
+/* The counters that belong to the states; a file of another program has none of them. */
 struct counters {
   uint64_t steps, good_steps;
   double threshold, loss_scale;
@@ -28,7 +28,7 @@ static neap_status read_count(const struct safetensors *file, const char *key, u
   errno = 0;
   const long long number = strtoll(text, NULL, 10);
   RETURN_IF(text[0] == '\0' || text[strspn(text, "0123456789")] != '\0' || errno != 0, NEAP_BAD_FORMAT,
-            "%s: __metadata__ '%s' is '%s', no number from 0 to 2^63 - 1", file->path, key, text);
+            "%s: __metadata__ '%s' is '%s'; it must be a number from 0 to 2^63 - 1", file->path, key, text);
   *count = (uint64_t)number;
   return NEAP_OK;
 }
@@ -39,7 +39,7 @@ static neap_status read_positive(const struct safetensors *file, const char *key
   char *end;
   const double value = strtod(text, &end);
   RETURN_IF(end == text || *end != '\0' || !(value > 0 && value < 1e30), NEAP_BAD_FORMAT,
-            "%s: __metadata__ '%s' is '%s', no number above 0", file->path, key, text);
+            "%s: __metadata__ '%s' is '%s'; it must be a number above 0", file->path, key, text);
   *number = value;
   return NEAP_OK;
 }
@@ -59,8 +59,8 @@ static struct place values_of(const neap_session *s, const struct place *places,
   return places[i];
 }
 
-/* Positions come before values: those that the file has, as a tensor or as the indices of values. Where it
- * has none, a parameter keeps its largest values; one that is not read gets its first positions. */
+/* Loads positions, before values: those of the file, as a tensor or as the indices of values. If it has none,
+ * a parameter keeps its largest values; a parameter that is not read gets its first positions. */
 static neap_status load_positions(neap_session *s, const struct place *places, float *buffer) {
   TRY(sparse_clear(s));
   for (int32_t i = 0; i < s->variable_count; i++) {
@@ -83,7 +83,7 @@ static neap_status load_positions(neap_session *s, const struct place *places, f
   return NEAP_OK;
 }
 
-/* Blocks of the variable's own type are taken as they are. */
+/* Loads a variable; blocks of its own type are copied unchanged. */
 static neap_status load_variable(neap_session *s, int32_t index, struct place place, float *buffer) {
   const char *type = place.file->tensors[place.index].dtype;
   neap_variable variable;
@@ -112,7 +112,7 @@ static neap_status load_variables(neap_session *s, const struct place *places, f
   return NEAP_OK;
 }
 
-/* All that has a place, and the counters. */
+/* Loads all variables that have a place, and the counters. */
 static neap_status load_all(neap_session *s, const struct place *places, const struct counters *counters) {
   float *buffer, *allocated;
   TRY(session_scratch(s, &buffer, &allocated));
@@ -141,7 +141,7 @@ static bool has_shape(const struct safetensors_tensor *tensor, const neap_variab
   return same;
 }
 
-/* The places of all variables in a file, which must have what is needed, and all as the session has it. */
+/* Finds all variables in a file, which must have the needed ones, with the session's shapes. */
 static neap_status find_all(const neap_session *s, const struct safetensors *file, struct place *places) {
   for (int32_t i = 0; i < s->variable_count; i++) {
     neap_variable variable;
@@ -166,7 +166,7 @@ static neap_status find_all(const neap_session *s, const struct safetensors *fil
   return NEAP_OK;
 }
 
-/* Positions of sparse parameters, before their values. */
+/* Loads positions of sparse parameters, before their values. */
 static neap_status load_source_positions(neap_session *s, const struct value_source *source, float *buffer) {
   TRY(sparse_clear(s));
   for (int32_t i = 0; i < s->variable_count; i++) {
@@ -174,8 +174,7 @@ static neap_status load_source_positions(neap_session *s, const struct value_sou
     if (v->kind != NEAP_VARIABLE_POSITIONS) continue;
     const struct sparse_layer *layer = &s->sparse->layers[v->layer];
     const int32_t index = source->find(source->context, layer->name);
-    RETURN_IF(index < 0, NEAP_UNSUPPORTED, "sparse parameter '%s': there are no values of this name",
-              layer->name);
+    RETURN_IF(index < 0, NEAP_UNSUPPORTED, "sparse parameter '%s': its values are missing", layer->name);
     TRY(source->read(source->context, index, buffer));
     sparse_largest(layer->elements, sparse_count(layer->elements, s->options.sparse_density), buffer);
     TRY(sparse_write_positions(s, v->layer, buffer));
@@ -183,7 +182,7 @@ static neap_status load_source_positions(neap_session *s, const struct value_sou
   return NEAP_OK;
 }
 
-/* Blocks go to where they lie as they are, some rows at a time. */
+/* Copies blocks unchanged into the memory, some rows at a time. */
 static neap_status load_blocks(neap_session *s, int32_t variable, const struct value_source *source,
                                int32_t index, void *buffer) {
   static const int64_t most = 1 << 16; /* elements */
@@ -241,7 +240,7 @@ done:
 
 /* ---- Those that fit ---- */
 
-/* What becomes of a session's variables and of a file's tensors. */
+/* The matches between a session's variables and a file's tensors. */
 struct fitting {
   neap_session *session;
   struct weight_files files;
@@ -266,7 +265,7 @@ static neap_status begin_report(struct fitting *f) {
   return NEAP_OK;
 }
 
-/* "head.linear1.weight [5, 512] (fc.weight [1000, 512])" */
+/* Reports a shape that differs: "head.linear1.weight [5, 512] (fc.weight [1000, 512])". */
 static neap_status report_reshaped(struct fitting *f, const neap_variable *variable,
                                    const struct safetensors_tensor *tensor) {
   const struct shape_text own = dims_text(variable->rank, variable->dims),
@@ -298,7 +297,7 @@ static neap_status fit_variable(struct fitting *f, int32_t index) {
   return NEAP_OK;
 }
 
-/* Whether a tensor goes with another one of the files, by its name: "NAME.momentum" with "NAME". */
+/* Returns true if a tensor belongs to another one of the files by its name: "NAME.momentum" to "NAME". */
 static bool goes_with_another(const struct weight_files *files, const char *name) {
   char other[512];
   const char *dot = strrchr(name, '.');
@@ -319,7 +318,7 @@ static neap_status report_unused(struct fitting *f) {
   return NEAP_OK;
 }
 
-/* A file of the same model gives states and counters, too. */
+/* Also takes states and counters from a file of the same model. */
 static neap_status fit_whole(struct fitting *f, struct counters *counters) {
   const neap_session *s = f->session;
   for (int32_t i = 0; i < s->variable_count; i++) {

@@ -12,7 +12,7 @@ struct mean {
   double *sums;        /* room for the largest variable */
 };
 
-/* neap_session_load has seen that the session's variables are in the first file. */
+/* Adds a variable; neap_session_load has checked that the first file has the session's variables. */
 static neap_status add_variable(const struct mean *m, const struct safetensors *file,
                                 const neap_variable *variable, float *values) {
   const int32_t index = safetensors_find(file, variable->name);
@@ -21,7 +21,7 @@ static neap_status add_variable(const struct mean *m, const struct safetensors *
   const struct safetensors_tensor *tensor = &file->tensors[index];
   bool same = tensor->rank == variable->rank;
   for (int d = 0; same && d < variable->rank; d++) same = tensor->dims[d] == variable->dims[d];
-  RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: tensor '%s' does not have the shape that it has in %s", file->path,
+  RETURN_IF(!same, NEAP_BAD_FORMAT, "%s: tensor '%s' does not have the same shape as in %s", file->path,
             variable->name, m->files[0].path);
   TRY(safetensors_need_real(file, index));
   TRY(safetensors_read(file, index, values));
@@ -74,12 +74,12 @@ static neap_status open_files(struct mean *m, const char *const *paths) {
 neap_status neap_session_load_mean(neap_session *s, const char *const *paths, int32_t count) {
   NEED(s);
   NEED(paths);
-  RETURN_IF(count < 1, NEAP_INVALID_ARGUMENT, "the mean of %d files of weights: give one or more", count);
+  RETURN_IF(count < 1, NEAP_INVALID_ARGUMENT, "mean of weights: got %d files; at least one is needed", count);
   for (int32_t i = 0; i < count; i++) NEED(paths[i]);
   RETURN_IF(s->sparse->layer_count > 0, NEAP_UNSUPPORTED,
-            "sparse parameters have no mean: they have values at other places in each file");
+            "mean of weights: sparse parameters have none, as their values are at other places in each file");
   RETURN_IF(s->average_count > 0, NEAP_UNSUPPORTED,
-            "a mean of files: parameters have an average already (ema)");
+            "mean of weights: the session already averages its parameters (ema)");
   struct mean m = {.session = s, .count = count};
   float *values, *allocated = NULL;
   neap_status status = neap_session_load(s, paths[0]);

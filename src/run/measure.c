@@ -1,5 +1,5 @@
-/* Costs measured on this machine: each distinct kernel of a lowered graph is timed once, and never again
- * where there is a database of times. */
+/* Measures costs on this machine: each distinct kernel of a lowered graph is timed once, and never again with
+ * a database of times. */
 #include "run/measure.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { TIMED_RUNS = 3 };
 
-/* ---- What a time is good for ---- */
+/* ---- The kernels that share a time ---- */
 
 static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
   const struct tensor *tensor = &l->graph->tensors.data[t];
@@ -29,8 +29,8 @@ static void put_operand(FILE *file, const struct lowered *l, int32_t t) {
     fprintf(file, "%s%lld", format.blocks ? "blocks" : "lanes", (long long)format.lanes);
 }
 
-/* All that a kernel's time depends on, but for the machine: two nodes with the same text run the same kernel
- * on operands of the same shapes and formats. */
+/* Returns all that a kernel's time depends on, except the machine: two nodes with the same text run the same
+ * kernel on operands of the same shapes and formats. */
 static char *kernel_text(const struct lowered *l, int32_t v, struct region *region) {
   const struct node *node = &l->graph->nodes.data[v];
   char *text = NULL, implementation[128];
@@ -67,7 +67,7 @@ static uint64_t node_footprint(const struct lowered *l, int32_t v) {
   return bytes;
 }
 
-/* The least of a few runs, after one that warms up. All operands lie one after the other from `place` on. */
+/* Takes the least of a few runs, after one that warms up. All operands are in a row from `place` on. */
 static neap_status time_kernel(const struct lowered *l, int32_t v, const struct device_memory *memory,
                                void **inputs, unsigned char *place, double *seconds) {
   const struct node *node = &l->graph->nodes.data[v];
@@ -90,7 +90,7 @@ static neap_status time_kernel(const struct lowered *l, int32_t v, const struct 
   return NEAP_OK;
 }
 
-/* In memory that is zeroed. */
+/* Times a node in zeroed memory. */
 static neap_status time_node(const struct lowered *l, int32_t v, struct region *region,
                              const struct device_memory *memory, double *seconds) {
   void **inputs = region_alloc(region, (size_t)l->graph->nodes.data[v].input_count, sizeof *inputs);
@@ -113,8 +113,8 @@ struct measurement {
   int32_t known_count, timed_count;
 };
 
-/* What reads the model's file keeps its cost by the speed of the disk, and what others send that of an
- * exchange: there is neither here. */
+/* Returns true for nodes that read the model's file or receive from others. They keep their costs by the
+ * speed of disk and exchange, as neither exists here. */
 static bool reads_elsewhere(const struct lowered *l, int32_t v) {
   const struct node *node = &l->graph->nodes.data[v];
   if (node->op == OP_ALL_GATHER) return true;
@@ -152,7 +152,7 @@ done:
   return status;
 }
 
-/* The step with measured costs; `m` has its memory. */
+/* Makes the step with measured costs; `m` has its memory. */
 static neap_status measure(struct measurement *m, struct neap_step **out) {
   const struct neap_step *step = m->lowered->step;
   const size_t count = (size_t)step->node_count;

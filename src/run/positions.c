@@ -28,7 +28,7 @@ int64_t positions_count(const struct sparse_layer *l) {
   return l->bits != NULL ? count_bits(l->bits, l->elements) : l->ends[blocks_of(l) - 1];
 }
 
-/* ---- Going over them ---- */
+/* ---- Walking over values ---- */
 
 struct position positions_begin(const struct sparse *sparse, const struct sparse_layer *l) {
   return (struct position){.element = -1,
@@ -67,7 +67,7 @@ static void zero(struct sparse *sparse, int64_t at) {
     memset(sparse_element(&sparse->pools[p], at), 0, dtype_bytes(sparse->pools[p].dtype, 1));
 }
 
-/* The value at `from` goes to `*to`, if it is kept. */
+/* Moves the value at `from` to `*to`, if it is kept. */
 static bool keep(struct sparse *sparse, int64_t element, int64_t from, int64_t *to, has_value *kept,
                  void *context) {
   if (!kept(context, element, from)) return false;
@@ -106,7 +106,7 @@ void positions_make_room(struct sparse *sparse, const int64_t *has, const int64_
   }
 }
 
-/* What growing has come to: values before `from` are still to move behind those before `to`. */
+/* The state of growing: values before `from` are still to be moved to before `to`. */
 struct growth {
   struct sparse *sparse;
   struct sparse_layer *layer;
@@ -127,7 +127,7 @@ static void grow_bits(struct growth *g) {
   }
 }
 
-/* One block, whose values begin at `begin`. */
+/* Grows one block, whose values begin at `begin`. */
 static void grow_block(struct growth *g, int64_t block, int64_t begin) {
   const int64_t base = block * INDEX_BLOCK, left = g->layer->elements - base;
   uint16_t *indices = g->sparse->indices;

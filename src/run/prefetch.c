@@ -23,15 +23,15 @@ static bool has(const int32_t *ids, int32_t count, int32_t id) {
   return false;
 }
 
-/* Whether what `fetch` makes may be made before `other` instead of behind it. */
+/* Returns true if the result of `fetch` may be made before `other` instead of after it. */
 static bool may_pass(const struct prefetch *p, int32_t fetch, int32_t other) {
   const struct step_node *before = &p->step->nodes[other];
   const int32_t made = p->step->nodes[fetch].outputs[0];
   return !is_fetch(p, other) && !has(before->inputs, before->input_count, made);
 }
 
-/* Moves the Fetch at a position. What it makes lives at the nodes that it passes, too; before one of them no
- * more lives than at it. */
+/* Moves the Fetch at a position. Its result then also lives at the nodes that it passes; the position before
+ * one of them has no more live bytes than the node. */
 static void move_fetch(struct prefetch *p, int32_t at) {
   const int32_t fetch = p->nodes[at];
   const uint64_t bytes = p->step->tensors[p->step->nodes[fetch].outputs[0]].bytes;
@@ -47,7 +47,7 @@ static void move_fetch(struct prefetch *p, int32_t at) {
   }
 }
 
-/* Fills the schedule anew, with what lives at its positions. */
+/* Rebuilds the schedule with the live bytes of each position. */
 static neap_status begin(struct prefetch *p, const struct neap_plan *plan) {
   struct simulator simulator;
   struct simulation unused;
@@ -80,7 +80,7 @@ static void take(struct neap_plan **plan, struct neap_plan **moved) {
   swap_plans(plan, moved);
 }
 
-/* Tight live bytes may have no layout: then fewer reads are moved. */
+/* Tries all moves. Live bytes near the capacity may have no layout; then fewer reads are moved. */
 static neap_status try_all(struct prefetch *p, uint64_t capacity, struct neap_plan **plan) {
   static const double shares[] = {1, 31.0 / 32, 7.0 / 8, 3.0 / 4};
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {

@@ -22,7 +22,7 @@ bool is_running_statistic(const struct tensor *t) {
          dtype_is_real(t->dtype);
 }
 
-/* What a node changes that outlives the step. */
+/* Returns what a node changes that outlives the step. */
 static enum change change_of(const struct neap_graph *graph, const struct node *node) {
   enum change most = CHANGED_NOTHING;
   for (int32_t i = 0; i < node->update_count; i++) {
@@ -35,7 +35,7 @@ static enum change change_of(const struct neap_graph *graph, const struct node *
   return most;
 }
 
-/* Whether a tensor that position `at` makes is read before it is made again. */
+/* Returns true if a tensor that position `at` makes is read before it is made again. */
 static bool is_read(const struct binding *b, int32_t made, int32_t at) {
   for (int32_t p = at + 1; p < b->plan->length; p++) {
     const struct node *node = kernel_node(&b->lowered->kernels[b->plan->schedule[p]]);
@@ -46,7 +46,7 @@ static bool is_read(const struct binding *b, int32_t made, int32_t at) {
   return false;
 }
 
-/* A weight is waited for by its first reader; one that nobody reads by the call behind it. */
+/* Makes the first reader of a weight wait for it; for a weight without readers, the call after it. */
 static void bind_fetches(const struct binding *b, struct program *program) {
   int32_t alone = 0; /* of the fetched weights the last that has no reader yet */
   for (int32_t at = 0; at < program->length; at++) {
@@ -94,7 +94,8 @@ static neap_status bind_call(const struct binding *b, int32_t position, int32_t 
 }
 
 #if NEAP_DEBUG
-/* The ranges that no later position reads, for each position; what an output took over is not among them. */
+/* Finds, for each position, the ranges that no later position reads, except those that an output took
+ * over. */
 static neap_status find_dead_ranges(const struct binding *b, struct program *program) {
   struct simulation unused;
   struct instance *instances = NULL;
@@ -127,7 +128,7 @@ static neap_status find_dead_ranges(const struct binding *b, struct program *pro
 }
 #endif
 
-/* Finds the labels of the cross-entropy that counts right answers, where they are an input. */
+/* Finds the labels of the cross-entropy that counts right answers, if they are an input. */
 static void find_labels(const struct binding *b, struct program *program) {
   const struct neap_graph *graph = b->lowered->graph;
   program->labels = NOWHERE;
@@ -202,7 +203,7 @@ static void raise(uint64_t *measured, uint64_t place, uint64_t bytes) {
   if (place != NOWHERE && place + bytes > *measured) *measured = place + bytes;
 }
 
-/* What the kernel is really given, from the operands' own sizes: the plan is not asked. */
+/* Measures the memory that a kernel really gets, from the operands' own sizes, not from the plan. */
 static void measure(const struct lowered *lowered, const struct call *call, uint64_t *measured) {
   const struct node *node = kernel_node(call->kernel);
   for (int32_t i = 0; i < node->input_count; i++)
@@ -240,7 +241,7 @@ static neap_status call_kernel(const struct program *program, const struct call 
   return NEAP_OK;
 }
 
-/* Starts to read a weight; it is there for the call that needs it. */
+/* Starts to read a weight; it is complete for the call that needs it. */
 static neap_status fetch(const struct program *program, const struct call *call,
                          const struct device_memory *memory, struct transfer *transfer) {
   const struct tensor *weight = kernel_input(call->kernel, 0);
@@ -252,7 +253,7 @@ static neap_status fetch(const struct program *program, const struct call *call,
 #else
   (void)program, (void)memory;
 #endif
-  RETURN_IF(transfer == NULL, NEAP_INVALID_ARGUMENT, "'%s' lies on disk: load the model's file first",
+  RETURN_IF(transfer == NULL, NEAP_INVALID_ARGUMENT, "'%s' is on disk: load the model's file first",
             weight->name);
   return transfer_start(transfer, weight, call->outputs[0]);
 }

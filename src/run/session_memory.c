@@ -9,7 +9,7 @@
 
 static bool is_input(const struct step_tensor *tensor) { return tensor->role == NEAP_ROLE_INPUT; }
 
-/* In place where the host reaches the memory, else in memory of the host, of zeros as the other one is. */
+/* Finds the memory of the inputs: in place if the host reaches it, else zeroed memory of the host. */
 static neap_status find_inputs(struct neap_session *s) {
   const struct neap_step *step = s->main->step;
   for (int32_t t = 0; t < step->tensor_count; t++) {
@@ -68,7 +68,7 @@ static struct byte_share own_bytes(const struct neap_session *s, const struct lo
                             s->ranks != NULL ? s->ranks->collective->rank : 0);
 }
 
-/* Makes room on the host for all shares of a variable. */
+/* Allocates memory on the host for all shares of a variable. */
 static neap_status open_shared(const struct lowered *l, int32_t tensor, struct byte_share own,
                                unsigned char **whole) {
   *whole = calloc(own.whole + 1, 1);
@@ -77,7 +77,7 @@ static neap_status open_shared(const struct lowered *l, int32_t tensor, struct b
   return NEAP_OK;
 }
 
-/* Reads the own share into where it stands in `whole`, and gets those of the others. */
+/* Reads the own share into its place in `whole`, and receives the others. */
 static neap_status gather_shares(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  uint64_t place, struct byte_share own, unsigned char *whole) {
   const struct traffic of_steps = s->ranks->traffic;
@@ -139,7 +139,7 @@ neap_status session_import(struct neap_session *s, const struct lowered *l, int3
   return status;
 }
 
-/* ---- As they lie ---- */
+/* ---- Variables in their memory format ---- */
 
 neap_status session_read_bytes(const struct neap_session *s, int32_t tensor, void *bytes) {
   const struct byte_share own = own_bytes(s, s->main, tensor);

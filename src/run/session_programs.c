@@ -1,4 +1,4 @@
-/* Making a session, and running its programs. */
+/* Creates sessions and runs their programs. */
 
 #include <math.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static neap_status lower_evaluation(const struct neap_graph *graph,
   return status;
 }
 
-/* Elements of the largest output that has at most `limit`; 0: none exists. */
+/* Returns the elements of the largest output that has at most `limit`; 0: none exists. */
 static int64_t largest_output(const struct neap_graph *graph, int64_t limit) {
   int64_t most = 0;
   for (size_t i = 0; i < graph->outputs.count; i++) {
@@ -63,8 +63,8 @@ static neap_status list_outputs(struct neap_session *s, const struct neap_graph 
   return NEAP_OK;
 }
 
-/* Evaluation has to do with the arena of training. Named outputs that do not fit into it beside the rest, the
- * largest first, it goes without. */
+/* Makes the evaluation, which must fit into the arena of training. Leaves out named outputs that do not fit,
+ * the largest first. */
 static neap_status make_evaluation(struct neap_session *s, const struct neap_graph *graph,
                                    struct session_program *p) {
   neap_status status = NEAP_OVER_BUDGET;
@@ -86,7 +86,7 @@ static neap_status make_evaluation(struct neap_session *s, const struct neap_gra
 
 /* ---- Before and after the micro-batches ---- */
 
-/* Inside the memory of the step. `*smallest` (may be NULL): where that is too little. */
+/* Plans inside the memory of the step. `*smallest` (may be NULL): set if that is too little. */
 static neap_status plan_around(struct neap_session *s, enum program_kind kind, const struct neap_graph *graph,
                                uint64_t *smallest) {
   struct session_program *p = &s->programs[kind];
@@ -117,7 +117,8 @@ static neap_status make_around(struct neap_session *s, uint64_t *smallest) {
 
 /* ---- Programs ---- */
 
-/* Places of a program's resident tensors: those of the main one that have their names, in the same order. */
+/* Finds the places of a program's resident tensors: those of their namesakes in the main one, in the same
+ * order. */
 static neap_status find_residents(struct neap_session *s, const struct neap_step *step, uint64_t **out) {
   const struct neap_step *all = s->main->step;
   uint64_t *place = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *place);
@@ -128,8 +129,7 @@ static neap_status find_residents(struct neap_session *s, const struct neap_step
     while (mine < all->tensor_count && (all->tensors[mine].role == NEAP_ROLE_VALUE ||
                                         strcmp(all->tensors[mine].name, step->tensors[t].name) != 0))
       mine++;
-    RETURN_IF(mine == all->tensor_count, NEAP_INTERNAL, "session: '%s' is in no memory",
-              step->tensors[t].name);
+    RETURN_IF(mine == all->tensor_count, NEAP_INTERNAL, "session: '%s' has no memory", step->tensors[t].name);
     place[t] = s->resident[mine++];
   }
   *out = place;
@@ -150,7 +150,7 @@ static neap_status make_programs(struct neap_session *s) {
 
 /* ---- Other graphs over the same variables ---- */
 
-/* The variables of a step are the session's, and its inputs have room in those of the session. */
+/* Fails unless the variables of a step are the session's, and its inputs fit those of the session. */
 static neap_status check_residents(const struct neap_session *s, const struct lowered *lowered) {
   const struct neap_step *all = s->main->step, *step = lowered->step;
   int32_t variables[2] = {0};
@@ -184,7 +184,7 @@ static void release_program(struct session_program *p) {
   *p = (struct session_program){0};
 }
 
-/* Planned inside the arena that there is. */
+/* Plans inside the existing arena. */
 static neap_status plan_shape(struct neap_session *s, const neap_graph *graph, struct session_shape *shape) {
   struct session_program *p = &shape->step;
   struct neap_check_result result;
@@ -210,9 +210,10 @@ static neap_status make_shape(struct neap_session *s, const neap_graph *graph, s
 
 neap_status neap_session_add_graph(neap_session *s, const neap_graph *graph, int *index) {
   RETURN_IF(s == NULL || graph == NULL || index == NULL, NEAP_INVALID_ARGUMENT,
-            "another graph needs a session and a place for its number");
+            "neap_session_add_graph: session, graph or index is NULL");
   RETURN_IF(s->programs[PROGRAM_STEP].lowered == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
-            "session of '%s': another graph is for training; this one only predicts", s->main->graph->name);
+            "session of '%s': another graph must be for training, but this session only predicts",
+            s->main->graph->name);
   if (s->shapes.count == 0)
     TRY(vector_push(&s->shapes,
                     ((struct session_shape){s->programs[PROGRAM_STEP], s->programs[PROGRAM_EVALUATE]})));
@@ -258,7 +259,7 @@ void neap_session_free(neap_session *s) {
   free(s);
 }
 
-/* What takes more memory says how much both have. */
+/* Plans both parts; the one that takes more memory decides the size of both. */
 static neap_status plan_both(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
                              uint64_t *smallest) {
   static const enum program_kind kinds[PART_COUNT] = {PROGRAM_PREPARE, PROGRAM_PREDICT};
@@ -279,7 +280,7 @@ static neap_status plan_both(struct neap_session *s, const struct neap_graph *gr
   return list_outputs(s, graph);
 }
 
-/* `given`: as choose_plan has it. */
+/* Plans the main program; `given`: as in choose_plan. */
 static neap_status plan_main(struct neap_session *s, const neap_graph *graph, const struct neap_plan *given,
                              uint64_t reserve, uint64_t *smallest) {
   struct choice choice;
@@ -300,15 +301,15 @@ static neap_status plan_main(struct neap_session *s, const neap_graph *graph, co
   return make_evaluation(s, graph, &s->programs[PROGRAM_EVALUATE]);
 }
 
-/* Forgets what was planned. */
+/* Frees the plans. */
 static void forget_plans(struct neap_session *s) {
   for (int kind = PROGRAM_COUNT; kind-- > 0;) release_program(&s->programs[kind]);
   s->main = NULL;
   s->plan = NULL;
 }
 
-/* The first process plans; the others replay its plan where it fits their budget, and else, where plans may
- * differ, plan for themselves. Evaluations follow one plan, too, where plans may not differ. */
+/* Plans on the first process. The others replay its plan if it fits their budget; if not, and if plans may
+ * differ, they plan for themselves. Evaluations follow one plan too if plans may not differ. */
 static neap_status plan_together(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
                                  uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
@@ -326,8 +327,8 @@ static neap_status plan_together(struct neap_session *s, const neap_graph *graph
   return shards_all(&s->options) ? ranks_follow_first(c, &s->programs[PROGRAM_EVALUATE], NEAP_OK) : NEAP_OK;
 }
 
-/* What the process takes once the memory is mapped: programs, by their nodes, and what does not depend on the
- * model. */
+/* Returns the memory that the process needs once the session's is mapped: programs, by their nodes, and a
+ * part that does not depend on the model. */
 static uint64_t growth_of(const struct neap_session *s) {
   static const uint64_t of_node = 2560, of_reads = 3 << 20 /* buffers of weights that lie on disk */;
   uint64_t nodes = 0;
@@ -336,7 +337,7 @@ static uint64_t growth_of(const struct neap_session *s) {
   return PROCESS_GROWTH + nodes * of_node + (s->options.base_on_disk == NEAP_DISK_ALWAYS ? of_reads : 0);
 }
 
-/* Before the memory is mapped: by how much the process would go beyond its budget. */
+/* Returns by how much the process would exceed its budget, before the memory is mapped. */
 static uint64_t beyond_process(struct neap_session *s) {
   memory_status_trim(); /* what planning took is no part of what training takes */
   const struct memory_status status = memory_status_read();
@@ -369,7 +370,8 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
                                 uint64_t *smallest, neap_session **session) {
   NEED(session);
   enum { ATTEMPTS = 3 }; /* within a budget for the process */
-  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a session needs options and a graph");
+  RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_session_create: options or graph are NULL");
   uint64_t reserve = PROCESS_RESERVE, beyond = 0;
   TRY(check_ranks(options));
   for (int i = 0; i < ATTEMPTS; i++) {
@@ -394,7 +396,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 
 /* ---- Steps ---- */
 
-/* A scalar of real numbers as it stands in the session's memory. */
+/* Reads a scalar of real numbers from the session's memory. */
 static neap_status read_scalar(const struct neap_session *s, uint64_t place, neap_dtype dtype,
                                double *value) {
   double data; /* room for any type */
@@ -403,13 +405,13 @@ static neap_status read_scalar(const struct neap_session *s, uint64_t place, nea
   return NEAP_OK;
 }
 
-/* Stores in f16 cut what is too large to its largest number; other types have infinity. */
+/* Returns the largest gradient of the type: f16 stores cut larger ones to it; other types have infinity. */
 static float largest_gradient(const neap_session *s) {
   static const float largest_f16 = 65504;
   return s->options.precision == NEAP_F16 ? largest_f16 : INFINITY;
 }
 
-/* How many labels the loss is the mean of; -1: not known. */
+/* Counts the labels that the loss is the mean of; -1: not known. */
 static neap_status count_labels(const neap_session *s, const struct program *program, int64_t *counted) {
   enum { PART = 1024 };
   int32_t labels[PART];
@@ -424,7 +426,7 @@ static neap_status count_labels(const neap_session *s, const struct program *pro
   return NEAP_OK;
 }
 
-/* What a program gave that has a loss. */
+/* Reads the results of a program with a loss. */
 static neap_status read_result(const neap_session *s, const struct program *program,
                                neap_step_result *result) {
   const struct neap_graph *graph = program->lowered->graph;
@@ -438,10 +440,10 @@ static neap_status read_result(const neap_session *s, const struct program *prog
 
 static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
 
-/* Processes that train together. */
+/* Returns the number of processes that train together. */
 static int32_t ranks_of(const neap_session *s) { return s->ranks != NULL ? s->ranks->collective->size : 1; }
 
-/* How many have a micro-batch in this round; around the micro-batches all. */
+/* Returns how many have a micro-batch in this round; before and after the micro-batches all. */
 static int32_t active_ranks(const neap_session *s, enum program_kind kind) {
   const int32_t all = ranks_of(s), left = parts_of(s) - s->micro_batch;
   return kind == PROGRAM_STEP && left < all ? left : all;
@@ -486,7 +488,8 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   return result != NULL ? read_result(s, program, result) : NEAP_OK;
 }
 
-/* A step's update, or where a gradient did not fit none; the next step's loss scale follows from that. */
+/* Ends a step: with its update, or without one if a gradient did not fit. The next step's loss scale depends
+ * on that. */
 static neap_status end_step(neap_session *s, float learning_rate, float share, neap_step_result *result) {
   static const uint64_t good_steps = 2000; /* as PyTorch's GradScaler */
   static const float smallest = 1, largest = 0x1p24f;
@@ -533,7 +536,7 @@ neap_status neap_session_step(neap_session *s, float learning_rate, neap_step_re
   return neap_session_micro_step(s, learning_rate, 1 / (float)count, result);
 }
 
-/* By the averages of the parameters, where there are such. */
+/* Evaluates, with the averages of the parameters if there are any. */
 static neap_status evaluate(neap_session *s, neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   TRY(session_send_inputs(s));
@@ -554,13 +557,13 @@ neap_status neap_session_predict(neap_session *s) {
 neap_status neap_session_prepare(neap_session *s) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(s->programs[PROGRAM_PREPARE].lowered == NULL, NEAP_INVALID_ARGUMENT,
-            "graph '%s' has no states that are prepared", s->main->graph->name);
+            "graph '%s' has no prepared states", s->main->graph->name);
   TRY(session_send_inputs(s));
   return run(s, PROGRAM_PREPARE, 0, 1, NULL);
 }
 
 neap_status neap_session_output(const neap_session *s, const char *name, neap_variable *shape, float *data) {
-  RETURN_IF(s == NULL || name == NULL, NEAP_INVALID_ARGUMENT, "an output needs a session and a name");
+  RETURN_IF(s == NULL || name == NULL, NEAP_INVALID_ARGUMENT, "neap_session_output: session or name is NULL");
   const bool predicts = s->programs[PROGRAM_PREDICT].lowered != NULL;
   const struct session_program *p = &s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_EVALUATE];
   const struct neap_graph *graph = p->lowered->graph;
@@ -573,21 +576,20 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   size_t i = 0;
   while (i < graph->outputs.count && strcmp(graph->outputs.data[i].name, name) != 0) i++;
   RETURN_IF(i == graph->outputs.count || p->program.outputs[i] == NOWHERE, NEAP_OVER_BUDGET,
-            "output '%s' does not fit into this session's memory beside the rest: a session that only "
-            "predicts has it",
-            name);
+            "output '%s' does not fit into this session's memory; a session that only predicts has it", name);
   const int32_t id = graph->outputs.data[i].tensor;
   const struct tensor *tensor = &graph->tensors.data[id];
   RETURN_IF(s->ran != PROGRAM_EVALUATE && s->ran != PROGRAM_PREDICT, NEAP_INVALID_ARGUMENT,
             "output '%s' is missing: evaluate or predict first", name);
-  RETURN_IF(!dtype_is_real(tensor->dtype), NEAP_UNSUPPORTED, "output '%s' is of %s, which is not read as f32",
-            name, dtype_rows[tensor->dtype].name);
+  RETURN_IF(!dtype_is_real(tensor->dtype), NEAP_UNSUPPORTED,
+            "output '%s' has type %s, which cannot be read as f32", name, dtype_rows[tensor->dtype].name);
   const int32_t storage =
       graph_storage(graph, id); /* a view has its storage's order in row-major memory alone */
   return session_export(s, p->lowered, storage, p->program.outputs[i], data);
 }
 
-/* The report outlives the plan. A plan file may name a planner that this build does not have. */
+/* Returns a constant with the planner's name, as the report outlives the plan. A plan file may name a planner
+ * that this build does not have. */
 static const char *constant_planner_name(const char *name) {
   const struct planner *row = planner_find(name);
   return row != NULL ? row->name : "another";

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan on its way: this, then schedule, instances and both names, each with the 0 that ends it. */
+/* A plan in transit: this header, then schedule, instances and both names, each with its ending 0. */
 struct plan_header {
   struct neap_plan plan;   /* its numbers */
   uint64_t graph, planner; /* bytes of the names */
@@ -18,7 +18,7 @@ static struct plan_header header_of(const struct neap_plan *plan) {
   return (struct plan_header){*plan, strlen(plan->graph) + 1, strlen(plan->planner) + 1};
 }
 
-/* Where the parts of a plan are in `bytes`. */
+/* Finds the parts of a plan in `bytes`. */
 static void point_into(struct plan_header *h, char *bytes) {
   h->plan.instances = (const struct placed *)bytes;
   bytes += (uint64_t)h->plan.instance_count * sizeof *h->plan.instances;

@@ -1,4 +1,4 @@
-/* Values of settings: from a text into a field, and back. */
+/* Values of settings: converts between texts and fields. */
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
@@ -15,7 +15,7 @@
 
 /* ---- Words ---- */
 
-/* The place of a word among "a|b|c"; -1: it is none of them. */
+/* Returns the place of a word in "a|b|c"; -1: it is missing. */
 static int find_word(const char *words, const char *text) {
   const size_t length = strlen(text);
   for (int index = 0; words != NULL; index++) {
@@ -26,7 +26,7 @@ static int find_word(const char *words, const char *text) {
   return -1;
 }
 
-/* Word `index` of "a|b|c" and its length; NULL past the last. */
+/* Returns word `index` of "a|b|c" and its length; NULL past the last. */
 static const char *word_at(const char *words, int64_t index, int *length) {
   for (; words != NULL && index >= 0; index--) {
     *length = (int)strcspn(words, "|");
@@ -36,7 +36,7 @@ static const char *word_at(const char *words, int64_t index, int *length) {
   return NULL;
 }
 
-/* The word that means -1, or for a bool behind the number; NULL: it has no such word. */
+/* Returns the word for -1, or for the bool after the number; NULL: the setting has none. */
 static const char *special_word(const neap_setting *s) {
   const char *bar = s->value != NULL ? strchr(s->value, '|') : NULL;
   return bar != NULL ? bar + 1 : NULL;
@@ -49,7 +49,7 @@ static bool is_whole(const neap_setting *s) {
          s->kind == NEAP_SETTING_IMAGE;
 }
 
-/* "a whole number from 1 to 2147483647" */
+/* Writes a range such as "a whole number from 1 to 2147483647". */
 static void describe_range(const neap_setting *s, char *text, size_t size) {
   const char *word = special_word(s), * or = word != NULL ? ", or " : "";
   if (word == NULL) word = "";
@@ -171,7 +171,7 @@ static int print_techniques(const neap_train_options *o, char *text, size_t size
 
 /* ---- From a text ---- */
 
-/* `kind` SCALE: a float with a bool behind it. */
+/* `kind` SCALE: a float followed by a bool. */
 struct scale {
   float value;
   bool word;
@@ -272,7 +272,7 @@ static neap_status read_field(const neap_setting *s, const char *text, void *opt
   return neap_fail(NEAP_INTERNAL, "setting %s: kind %d is not known", s->name, (int)s->kind);
 }
 
-/* A number's point is a point, whatever the locale. */
+/* Makes the decimal point a point, whatever the locale. */
 static neap_status enter_plain_locale(locale_t *plain, locale_t *before) {
   *plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
   RETURN_IF(*plain == (locale_t)0, NEAP_OUT_OF_MEMORY, "out of memory");
@@ -287,7 +287,7 @@ static void leave_plain_locale(locale_t plain, locale_t before) {
 
 neap_status neap_setting_read(const neap_setting *setting, const char *text, void *options) {
   RETURN_IF(setting == NULL || text == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "a setting, a text and options are needed");
+            "neap_setting_read: setting, text or options are NULL");
   locale_t plain, before;
   TRY(enter_plain_locale(&plain, &before));
   const neap_status status = read_field(setting, text, options, (char *)options + setting->offset);
@@ -297,7 +297,7 @@ neap_status neap_setting_read(const neap_setting *setting, const char *text, voi
 
 /* ---- To a text ---- */
 
-/* The shortest text that reads back as the number. */
+/* Writes the shortest text that reads back as the number. */
 static int print_number(const neap_setting *s, double value, char *text, size_t size) {
   const bool is_zero = value == 0;
   if (isnan(value) || (is_zero && (s->least > 0 || (s->flags & NEAP_SETTING_ZERO && !signbit(value)))))

@@ -1,4 +1,4 @@
-/* Settings as a program gives them, in the fields of its options; and as state.json keeps them. */
+/* Settings: checks the fields of a program's options, and stores them as in state.json. */
 #include "run/settings.h"
 
 #include <math.h>
@@ -9,14 +9,14 @@
 
 /* ---- Ranges of fields ---- */
 
-/* Names the field in words: "weight decay -1". */
+/* Fails with the name of the field in words: "weight decay -1". */
 static neap_status fail_field(const neap_setting *s, double value) {
   char name[48];
   snprintf(name, sizeof name, "%s", s->key != NULL ? s->key : s->name);
   for (char *at = name; *at != '\0'; at++)
     if (*at == '-' || *at == '_') *at = ' ';
   if (s->kind == NEAP_SETTING_WORD || s->kind == NEAP_SETTING_DTYPE)
-    return neap_fail(NEAP_INVALID_ARGUMENT, "%s %g: stands for none of %s", name, value, s->value);
+    return neap_fail(NEAP_INVALID_ARGUMENT, "%s %g: must stand for one of %s", name, value, s->value);
   if (value < 0 && s->least >= 0)
     return neap_fail(NEAP_INVALID_ARGUMENT, "%s %g: must not be negative", name, value);
   if (s->below != 0)
@@ -38,7 +38,7 @@ static neap_status check_word(const neap_setting *s, const void *options) {
                          : fail_field(s, *(const int *)(const void *)((const char *)options + s->offset));
 }
 
-/* `options`: what the offsets count from. */
+/* Checks a field; offsets count from `options`. */
 static neap_status check_field(const neap_setting *s, const void *options) {
   const void *field = (const char *)options + s->offset;
   const int64_t *image = field;
@@ -100,7 +100,7 @@ neap_status settings_check_run(const neap_train_options *options) {
 
 /* ---- As JSON ---- */
 
-/* NULL: out of memory, or a value that JSON does not have. */
+/* Returns NULL if memory is out, or the value cannot be written in JSON. */
 static json_t *field_json(const neap_setting *s, const void *field, const char *text) {
   switch (s->kind) {
   case NEAP_SETTING_SWITCH:
@@ -160,7 +160,7 @@ static neap_status add_json(json_t *object, const neap_setting *s, const neap_tr
   else
     TRY(neap_setting_write(s, options, small, sizeof small));
   json_t *value = field_json(s, field, text);
-  RETURN_IF(value == NULL, NEAP_INVALID_ARGUMENT, "%s: is not UTF-8 or not finite, or memory is out",
+  RETURN_IF(value == NULL, NEAP_INVALID_ARGUMENT, "%s: is not UTF-8 or not finite, or out of memory",
             s->name);
   RETURN_IF(json_object_set_new(object, s->key, value) != 0, NEAP_OUT_OF_MEMORY,
             "out of memory for the settings");

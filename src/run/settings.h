@@ -1,4 +1,4 @@
-/* Settings inside the library: neap_settings.h. The rows stand in setting_rows.c; setting_values.c reads and
+/* Settings inside the library: neap_settings.h. setting_rows.c has the rows; setting_values.c reads and
  * writes their fields. */
 #ifndef NEAP_RUN_SETTINGS_H
 #define NEAP_RUN_SETTINGS_H
@@ -10,24 +10,24 @@
 extern const neap_setting setting_rows[];
 extern const int32_t setting_count;
 
-/* The setting that state.json has under this name; NULL: no setting has it. */
+/* Returns the setting that state.json has under this name; NULL: none has it. */
 const neap_setting *setting_of_key(const char *key);
 
-/* The value, without a sign where it is NEAP_ZERO; or the usual one where it is NAN or 0. */
+/* Returns the value, as 0 without a sign if it is NEAP_ZERO; or the usual value if it is NAN or 0. */
 double setting_given_or(double value, double usual);
 
-/* Checks the range of each setting whose field lies within `session`, or within the rest of `options`. A
- * field of 0 is in range, and NAN where that means the optimizer's value. NEAP_INVALID_ARGUMENT: the
- * message names the setting, its value and its range. */
+/* Checks the range of each setting with a field in `session`, or in the rest of `options`. A field of 0 is in
+ * range; so is NAN if it means the optimizer's value. NEAP_INVALID_ARGUMENT: the message names the setting,
+ * its value and its range. */
 neap_status settings_check_session(const neap_session_options *session);
 neap_status settings_check_run(const neap_train_options *options);
 
-/* Puts the settings that change the bits into a JSON object, each under its key. NEAP_OUT_OF_MEMORY;
+/* Adds the settings that change the bits to a JSON object, each under its key. NEAP_OUT_OF_MEMORY;
  * NEAP_INVALID_ARGUMENT: a text is not UTF-8 or a number not finite. */
 neap_status settings_add_json(json_t *object, const neap_train_options *options);
 
-/* Replaces numbers of 0 in a saved object by what they stood for when it was written: where a setting's 0 is
- * its usual value, a 0 that was given has a sign. Saved objects of before have the 0 itself. */
+/* Replaces each 0 in a saved object by the usual value that it meant when it was written, if the setting has
+ * one; there a given 0 has a sign. Objects of older versions have the 0 itself. */
 void settings_name_usual(json_t *saved);
 
 #endif

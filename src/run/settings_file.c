@@ -1,4 +1,4 @@
-/* Files of settings: YAML, by libyaml. */
+/* Files of settings: YAML, read by libyaml. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static neap_status skip_event(struct reader *r, yaml_event_type_t *type, int64_t
 
 /* ---- Names and values ---- */
 
-/* What an event is that is no single value; NULL: it is one. */
+/* Describes an event that is not a single value; NULL: it is one. */
 static const char *describe(const yaml_event_t *event) {
   switch (event->type) {
   case YAML_MAPPING_START_EVENT:
@@ -82,7 +82,7 @@ static neap_status take_name(struct reader *r, const yaml_event_t *event, const 
             r->path, (long long)line);
   for (int i = 0; i < r->count; i++)
     RETURN_IF(strcmp(r->seen[i].name, text) == 0, NEAP_BAD_FORMAT,
-              "%s:%lld: %.100s: is there twice, first in line %lld", r->path, (long long)line, text,
+              "%s:%lld: %.100s: is given twice, first in line %lld", r->path, (long long)line, text,
               (long long)r->seen[i].line);
   RETURN_IF(r->count == ENTRY_LIMIT, NEAP_BAD_FORMAT, "%s:%lld: has more than %d settings", r->path,
             (long long)line, ENTRY_LIMIT);
@@ -107,7 +107,7 @@ static neap_status take_value(const struct reader *r, const char *name, const ya
                                              .quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE});
 }
 
-/* One entry, or the end of the mapping. */
+/* Reads one entry, or the end of the mapping. */
 static neap_status read_entry(struct reader *r, neap_setting_entry_function *take, void *context,
                               bool *ended) {
   yaml_event_t event;
@@ -123,7 +123,7 @@ static neap_status read_entry(struct reader *r, neap_setting_entry_function *tak
   return status;
 }
 
-/* The root of the document, up to its end. An empty file has none. */
+/* Reads the root of the document, up to its end. An empty file has none. */
 static neap_status read_root(struct reader *r, neap_setting_entry_function *take, void *context) {
   yaml_event_t event;
   bool ended = false;
@@ -155,7 +155,7 @@ static neap_status read_stream(struct reader *r, neap_setting_entry_function *ta
 
 /* ---- The file ---- */
 
-/* The caller frees it. */
+/* Reads a file; the caller frees the bytes. */
 static neap_status read_bytes(const char *path, unsigned char **bytes, size_t *count) {
   FILE *file = fopen(path, "rbe");
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %m", path);
@@ -176,7 +176,8 @@ static neap_status read_bytes(const char *path, unsigned char **bytes, size_t *c
 }
 
 neap_status neap_settings_read_file(const char *path, neap_setting_entry_function *take, void *context) {
-  RETURN_IF(path == NULL || take == NULL, NEAP_INVALID_ARGUMENT, "a path and a function are needed");
+  RETURN_IF(path == NULL || take == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_settings_read_file: path or function are NULL");
   struct reader reader = {.path = path};
   unsigned char *bytes;
   size_t count;

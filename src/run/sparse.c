@@ -9,9 +9,9 @@
 #include "run/positions.h"
 #include "run/session_memory.h"
 
-/* ---- Their memory ---- */
+/* ---- The memory of sparse parameters ---- */
 
-/* A loan of a whole resident tensor of the graph of `main`. */
+/* Lends a complete resident tensor of the graph of `main`. */
 static neap_status lend(const struct neap_session *s, int32_t tensor, struct device_loan **loan) {
   struct sparse *sparse = s->sparse;
   *loan = &sparse->loans[sparse->loan_count];
@@ -44,7 +44,7 @@ static neap_status lend_all(const struct neap_session *s) {
   return NEAP_OK;
 }
 
-/* Gives all of it back. `status`: of what was done with it; the first failure is returned. */
+/* Returns all loans. `status`: of their use; returns the first failure. */
 static neap_status sparse_close(const struct neap_session *s, bool changed, neap_status status) {
   struct sparse *sparse = s->sparse;
   while (sparse->loan_count > 0) {
@@ -91,8 +91,8 @@ static int64_t drop_small(struct sparse *sparse, struct sparse_layer *l, int64_t
   return positions_drop(sparse, l, is_large, &t);
 }
 
-/* Draws `left` of `among` elements, as they pass by (selection sampling: Knuth, The Art of Computer
- * Programming 2, 3.4.2 S). */
+/* Draws `left` of `among` elements in one pass (selection sampling: Knuth, The Art of Computer Programming 2,
+ * 3.4.2 S). */
 struct draw {
   uint64_t seed, stream;
   int64_t left, among;
@@ -109,8 +109,8 @@ static bool is_drawn(void *context, int64_t i, int64_t at) {
   return drawn;
 }
 
-/* Shares `dropped` new values out by the values that layers have; what rounding leaves, and what finds no
- * room in a layer, goes to the first that have room. */
+/* Distributes `dropped` new values over layers in proportion to their values. The rest from rounding, and
+ * values without room in a layer, go to the first layers that have room. */
 static void share_out(const struct sparse *sparse, const int64_t *has, int64_t dropped, int64_t *counts) {
   int64_t all = 0, left = dropped;
   for (int32_t k = 0; k < sparse->layer_count; k++) all += has[k];
@@ -161,9 +161,9 @@ neap_status neap_session_rewire(neap_session *s, double share, int64_t *moved) {
   return NEAP_OK;
 }
 
-/* ---- As dense tensors ---- */
+/* ---- Sparse parameters as dense tensors ---- */
 
-/* A dense tensor of the layer as it lies in memory; allocated. */
+/* Allocates a dense tensor of the layer in its memory format. */
 static neap_status allocate_dense(const struct neap_session *s, const struct sparse_layer *l,
                                   neap_dtype dtype, struct tensor *tensor, unsigned char **data) {
   *tensor = s->main->graph->tensors.data[l->dense];
@@ -179,7 +179,7 @@ neap_status sparse_values(const struct neap_session *s, int32_t layer, int64_t *
   return sparse_close(s, false, NEAP_OK);
 }
 
-/* Goes over the values of a layer in a pool and the elements that they mean. */
+/* Copies the values of a layer between a pool and their elements. */
 static neap_status copy_values(const struct neap_session *s, int32_t layer, int32_t pool, bool to_pool,
                                unsigned char *dense) {
   const struct sparse_pool *p = &s->sparse->pools[pool];
@@ -192,7 +192,7 @@ static neap_status copy_values(const struct neap_session *s, int32_t layer, int3
   return sparse_close(s, to_pool, NEAP_OK);
 }
 
-/* A dense tensor as it lies in memory to f32, and back. */
+/* Converts a dense tensor between its memory format and f32. */
 static neap_status to_plain(const struct neap_session *s, const struct sparse_layer *l,
                             const struct tensor *tensor, const unsigned char *dense, float *plain) {
   return s->main->backend->export_variable(s->main->state, tensor, s->main->formats[l->dense], dense, plain);
@@ -244,7 +244,7 @@ neap_status sparse_read_positions(const struct neap_session *s, int32_t layer, f
   return status;
 }
 
-/* Positions as a dense tensor that is not 0 there. */
+/* Positions given as a dense tensor that is not 0 there. */
 struct given_positions {
   const unsigned char *dense;
   neap_dtype dtype;
@@ -265,7 +265,7 @@ static neap_status set_positions(struct sparse *sparse, int32_t layer, struct gi
     all += k == layer ? count : sparse->counts[k];
   }
   RETURN_IF(all > sparse->capacity, NEAP_INVALID_ARGUMENT,
-            "'%s': with %lld values there would be %lld in all; the density leaves room for %lld", l->name,
+            "'%s': with %lld values the total would be %lld; the density leaves room for %lld", l->name,
             (long long)count, (long long)all, (long long)sparse->capacity);
   sparse->has[layer] = positions_drop(sparse, l, is_given, given);
   sparse->counts[layer] = count;
@@ -316,7 +316,7 @@ neap_status sparse_draw_positions(struct neap_session *s, float *data) {
   return NEAP_OK;
 }
 
-/* By halving the range of bit patterns, whose order is that of sizes. */
+/* Finds the largest elements by halving the range of bit patterns, whose order is that of sizes. */
 void sparse_largest(int64_t elements, int64_t count, float *data) {
   uint32_t *size = (void *)data, least = 0, above = UINT32_MAX; /* `least` is reached by `count` or more */
   for (int64_t i = 0; i < elements; i++) size[i] &= INT32_MAX;
@@ -338,7 +338,7 @@ void sparse_largest(int64_t elements, int64_t count, float *data) {
   }
 }
 
-/* ---- Finding them ---- */
+/* ---- Finding sparse parameters ---- */
 
 static neap_status add_pools(struct neap_session *s, int32_t values) {
   const struct neap_graph *graph = s->main->graph;

@@ -1,4 +1,4 @@
-/* How fast this machine is: measured once, and kept beside the times of kernels. */
+/* The speed of this machine: measured once, and stored with the times of kernels. */
 #include "run/speed.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ char *machine_text(struct region *region, int threads) {
 
 /* ---- In the database ---- */
 
-/* A speed is kept as the seconds that one of what it counts takes; 0 if none exists. */
+/* A speed is stored as the seconds for one of its units; 0 if none exists. */
 enum { SPEEDS = 5, NEEDED = 4 /* the first; a machine whose disk was not timed has no other */ };
 static const char *const operations[SPEEDS] = {
     "one FLOP of f32", "one FLOP of bf16", "one byte of a copy in memory", "one byte of a copy in a cache",
@@ -54,7 +54,7 @@ static void keep(struct cost_database *database, const neap_speed *speed) {
   region_free(&region);
 }
 
-/* False where one of them is missing, or is no speed that a machine can have. */
+/* Finds all speeds; returns false if one is missing, or cannot be a machine's speed. */
 static bool find(struct cost_database *database, const char *machine, neap_speed *speed) {
   double *const speeds[SPEEDS] = {&speed->f32_flops, &speed->bf16_flops, &speed->memory_bytes,
                                   &speed->cache_bytes, &speed->disk_bytes};
@@ -70,7 +70,7 @@ static bool find(struct cost_database *database, const char *machine, neap_speed
   return speed->f32_flops > 0 && speed->memory_bytes > 0;
 }
 
-/* ---- The whole ---- */
+/* ---- The measurement ---- */
 
 struct roofline roofline_of(const neap_speed *speed) {
   return (struct roofline){.f32_flops = speed->f32_flops,
@@ -93,7 +93,7 @@ struct roofline machine_roofline(int threads) {
 }
 
 neap_status neap_measure_speed(int threads, neap_speed *one, neap_speed *all) {
-  RETURN_IF(one == NULL || all == NULL, NEAP_INVALID_ARGUMENT, "a measurement needs places for its results");
+  RETURN_IF(one == NULL || all == NULL, NEAP_INVALID_ARGUMENT, "neap_measure_speed: one or all is NULL");
   char path[COST_PATH_LIMIT];
   struct team former;
   TRY(team_set(threads, &former));

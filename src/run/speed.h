@@ -1,15 +1,15 @@
-/* How fast this machine is, as it was measured here before. */
+/* The speed of this machine, as measured here before. */
 #ifndef NEAP_RUN_SPEED_H
 #define NEAP_RUN_SPEED_H
 
 #include "base/region.h"
 #include "kernel/kernel.h"
 
-/* What times of this machine with this many threads stand under in a cost_database. NULL: out of memory. */
+/* Returns the name of this machine with this many threads in a cost_database. NULL: out of memory. */
 char *machine_text(struct region *region, int threads);
 
-/* The roofline of this machine with this many threads (0: all cores), where the user's cache has it; else the
- * usual one. */
+/* Returns the roofline of this machine with this many threads (0: all cores), if the user's cache has it;
+ * else the usual one. */
 struct roofline machine_roofline(int threads);
 
 struct roofline roofline_of(const neap_speed *speed);

@@ -1,5 +1,5 @@
-/* Where the time of a step goes: each call of its programs is timed as it runs there, and set beside what the
- * machine could do. */
+/* Measures where the time of a step goes: times each call of its programs during the run, and compares it
+ * with the machine's speed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 enum { WARM_STEPS = 2, LEAST_STEPS = 3, MOST_STEPS = 100, STEP_LIMIT = 10000 };
 static const double enough_seconds = 2;
 
-/* What a step runs, one after the other. */
+/* The programs of a step, in order. */
 static const enum program_kind step_programs[] = {PROGRAM_BEGIN, PROGRAM_STEP, PROGRAM_END};
 enum { STEP_PROGRAMS = sizeof step_programs / sizeof *step_programs };
 
@@ -36,7 +36,7 @@ struct timing {
 
 /* ---- Timing ---- */
 
-/* From here on, or with NULL no longer, the programs add what their calls take to `seconds`. */
+/* Makes the programs add the times of their calls to `seconds`; NULL ends that. */
 static void attach(struct neap_session *s, double *seconds) {
   for (int i = 0; i < STEP_PROGRAMS; i++) {
     struct program *program = &s->programs[step_programs[i]].program;
@@ -70,15 +70,15 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sorts them. */
+/* Returns the median; sorts the values. */
 static double median(double *values, int64_t count) {
   qsort(values, (size_t)count, sizeof *values, by_value);
   return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* ---- What belongs together ---- */
+/* ---- Grouping calls ---- */
 
-/* "100x16x32x32", behind its type where that is another than the last one's. */
+/* Writes "100x16x32x32", after its type if that differs from the last one's. */
 static void put_operand(FILE *file, const struct tensor *tensor, neap_dtype *last, const char *separator) {
   fputs(separator, file);
   if (tensor->dtype != *last) fprintf(file, "%s ", dtype_rows[tensor->dtype].name);
@@ -87,7 +87,7 @@ static void put_operand(FILE *file, const struct tensor *tensor, neap_dtype *las
   if (tensor->rank == 0) fputc('1', file);
 }
 
-/* "100x16x32x32, 16x16x3x3 -> 100x16x32x32": f32 where nothing else is said. NULL: out of memory. */
+/* Returns "100x16x32x32, 16x16x3x3 -> 100x16x32x32", f32 unless stated. NULL: out of memory. */
 static const char *operands_text(const struct neap_graph *graph, const struct node *node,
                                  struct region *region) {
   char *text = NULL;
@@ -109,7 +109,7 @@ static const char *operands_text(const struct neap_graph *graph, const struct no
   return copy;
 }
 
-/* Adds a call to the group that it belongs to, which is made if none exists yet. */
+/* Adds a call to its group, which is made if it does not exist yet. */
 static void add_call(neap_kernels *groups, int32_t *count, neap_kernels call) {
   int32_t i = 0;
   while (i < *count && (strcmp(groups[i].op, call.op) != 0 ||
@@ -123,7 +123,7 @@ static void add_call(neap_kernels *groups, int32_t *count, neap_kernels call) {
   groups[i].limit_seconds += call.limit_seconds;
 }
 
-/* `times`: how often the program runs in a step; the call's seconds are those of all of them. */
+/* Adds a program's calls. `times`: how often it runs in a step; a call's seconds cover all of these runs. */
 static neap_status add_program(struct timing *t, const struct program *program, int64_t times,
                                int64_t *call) {
   for (int32_t at = 0; at < program->length; at++, ++*call) {
@@ -170,7 +170,7 @@ static neap_status sum_up(struct timing *t, neap_step_times *out) {
   return NEAP_OK;
 }
 
-/* ---- The whole ---- */
+/* ---- All of the timing ---- */
 
 static neap_status time_session(struct timing *t, float rate, int64_t steps, neap_step_times *out) {
   struct region samples = {0};
@@ -197,13 +197,13 @@ static neap_status time_session(struct timing *t, float rate, int64_t steps, nea
 neap_status neap_session_time_steps(neap_session *session, const neap_speed *speed, float learning_rate,
                                     int64_t steps, neap_step_times **times) {
   RETURN_IF(session == NULL || speed == NULL || times == NULL, NEAP_INVALID_ARGUMENT,
-            "timing needs a session, a machine's speeds and a place for the times");
+            "neap_session_time_steps: session, speed or times are NULL");
   RETURN_IF(steps < 0 || steps > STEP_LIMIT, NEAP_INVALID_ARGUMENT,
-            "%lld steps to time: 1 to %d are possible, or 0, for as many as it takes", (long long)steps,
+            "steps to time: got %lld; the number must be 1 to %d, or 0 for enough steps", (long long)steps,
             STEP_LIMIT);
   RETURN_IF(!(speed->f32_flops > 0) || !(speed->memory_bytes > 0), NEAP_INVALID_ARGUMENT,
-            "a machine that does %g FLOPs and copies %g bytes a second does nothing", speed->f32_flops,
-            speed->memory_bytes);
+            "machine: its speed must be above 0 (got %g FLOPs and %g copied bytes a second)",
+            speed->f32_flops, speed->memory_bytes);
   struct step_times *made = calloc(1, sizeof *made);
   RETURN_IF_NULL(made);
   struct timing t = {.session = session, .roofline = roofline_of(speed), .region = &made->region};

@@ -37,12 +37,12 @@ struct transfer {
 
 /* ---- Reading ---- */
 
-/* Whether the source has the blocks that the memory has. */
+/* Returns true if the source has blocks of the type in the memory. */
 static bool has_blocks(const struct value_source *s, int32_t index, neap_dtype dtype) {
   return dtype_is_quantised(dtype) && s->has_blocks != NULL && s->has_blocks(s->context, index, dtype);
 }
 
-/* Rows as the memory has them, to an address. */
+/* Reads rows, in the form that they have in memory, to an address. */
 static neap_status read_rows(struct transfer *t, const struct tensor *weight, int32_t index, int64_t first,
                              int64_t rows, void *to) {
   const struct value_source *s = &t->source;
@@ -55,7 +55,7 @@ static neap_status read_rows(struct transfer *t, const struct tensor *weight, in
   return t->backend->import_variable(t->state, &part, ROW_MAJOR, t->numbers, to);
 }
 
-/* Returns how many rows are read at once: all, where they go to their place as the source gives them. */
+/* Returns how many rows are read at once: all if the source gives them in their final form. */
 static int64_t step_of(const struct transfer *t, const struct tensor *weight, int32_t index) {
   const bool as_given = weight->dtype == NEAP_F32 || has_blocks(&t->source, index, weight->dtype);
   return as_given ? weight->dims[0] : t->piece / weight->dims[1];
@@ -71,7 +71,7 @@ static neap_status read_to(struct transfer *t, const struct tensor *weight, int3
   return NEAP_OK;
 }
 
-/* Straight to its place, or in pieces where the host does not reach that. */
+/* Reads a weight directly to its place, or in pieces if the host does not reach it. */
 static neap_status read_weight(struct transfer *t, const struct request *r) {
   const int64_t all = r->weight->dims[0], step = t->piece / r->weight->dims[1];
   const uint64_t row = dtype_bytes(r->weight->dtype, (uint64_t)r->weight->dims[1]);
@@ -87,7 +87,7 @@ static neap_status read_weight(struct transfer *t, const struct request *r) {
 
 /* ---- The thread ---- */
 
-/* With the lock held. After a failure nothing more is read. */
+/* Serves a request, with the lock held. After a failure no more is read. */
 static void serve(struct transfer *t, const struct request *r) {
   struct ending ending = {0};
   if (t->failure.status == NEAP_OK) {
@@ -115,7 +115,8 @@ static void *run(void *context) {
   return NULL;
 }
 
-/* Signals are for the caller's threads. Without a thread reads are done when they are started. */
+/* Starts the thread, with signals left to the caller's threads. Without a thread reads are done when they are
+ * started. */
 static void start_thread(struct transfer *t) {
   sigset_t all, former;
   sigfillset(&all);
@@ -170,11 +171,11 @@ void transfer_free(struct transfer *t) {
   free(t);
 }
 
-/* ---- What is asked for ---- */
+/* ---- Requests ---- */
 
 static neap_status find(const struct transfer *t, const char *name, int32_t *index) {
   *index = t->source.find(t->source.context, name);
-  RETURN_IF(*index < 0, NEAP_BAD_FORMAT, "'%s' lies on disk, but the model's file has no such weight", name);
+  RETURN_IF(*index < 0, NEAP_BAD_FORMAT, "'%s' is on disk, but the model's file has no such weight", name);
   return NEAP_OK;
 }
 
@@ -219,7 +220,7 @@ neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64
   struct transfer *t = transfer;
   const double begin = clock_seconds();
   int32_t index;
-  RETURN_IF(t == NULL, NEAP_INVALID_ARGUMENT, "'%s' lies on disk: load the model's file first", table->name);
+  RETURN_IF(t == NULL, NEAP_INVALID_ARGUMENT, "'%s' is on disk: load the model's file first", table->name);
   TRY(find(t, table->name, &index));
   pthread_mutex_lock(&t->reads);
   const neap_status status = read_to(t, table, index, first, rows, to);

@@ -1,22 +1,22 @@
-/* Brings frozen weights from the model's file into a session's memory, on a thread of its own, while kernels
- * run. Reads are started and end in one order. */
+/* Reads frozen weights from the model's file into a session's memory, on its own thread, while kernels run.
+ * Reads start and end in one order. */
 #ifndef NEAP_RUN_TRANSFER_H
 #define NEAP_RUN_TRANSFER_H
 
 #include "kernel/kernel.h"
 
-/* Values by the names of variables. `find` gives a number, -1: there are none of this name; `read` all of its
- * elements, as many as the variable has. */
+/* A source of values by the names of variables. `find` gives a number, -1: it has none of this name; `read`
+ * reads all elements, as many as the variable has. */
 struct value_source {
   int32_t (*find)(const void *context, const char *name);
   neap_status (*read)(const void *context, int32_t index, float *data);
-  /* Whether there are values of a quantised type; and the blocks of rows of them. NULL: the source has no
-   * such values. */
+  /* Returns whether it has values of a quantised type; and reads blocks of rows of them. NULL: it has no such
+   * values. */
   bool (*has_blocks)(const void *context, int32_t index, neap_dtype dtype);
   neap_status (*read_blocks)(const void *context, int32_t index, int64_t first, int64_t rows, void *blocks);
   const void *context;
-  /* What a source that a session keeps has besides. As `read`, some rows of a matrix; bytes read so far; and
-   * the end of it. It is asked by one thread at a time. */
+  /* For a source that a session keeps: reads some rows of a matrix; returns the bytes read so far; and closes
+   * it. One thread at a time calls it. */
   neap_status (*read_rows)(const void *context, int32_t index, int64_t first, int64_t rows, float *data);
   uint64_t (*bytes_read)(const void *context);
   void (*close)(const void *context);
@@ -24,34 +24,34 @@ struct value_source {
 
 struct transfer;
 
-/* What is read goes to `memory`, as `backend` has variables there in row-major order; both live longer.
- * `most`: elements of the longest row. The source is the transfer's then, also after a failure. */
+/* Makes a transfer to `memory`, in which `backend` has variables in row-major order; both must outlive it.
+ * `most`: elements of the longest row. The transfer then owns the source, even after a failure. */
 neap_status transfer_create(const struct value_source *source, const struct device_memory *memory,
                             const struct backend *backend, void *state, int64_t most, struct transfer **out);
-/* Waits for what was started; closes the source. Takes NULL. */
+/* Waits for started reads; closes the source. Takes NULL. */
 void transfer_free(struct transfer *transfer);
 
-/* Starts to read a matrix, which `weight` describes, to offset `place`. NEAP_BAD_FORMAT: the source has none
+/* Starts to read the matrix that `weight` describes to offset `place`. NEAP_BAD_FORMAT: the source has none
  * of its name. */
 neap_status transfer_start(struct transfer *transfer, const struct tensor *weight, uint64_t place);
 
-/* How many were started so far. */
+/* Returns the number of reads started so far. */
 uint64_t transfer_started(const struct transfer *transfer);
 
-/* Returns when `count` have ended, with the first failure since transfer_settle. */
+/* Waits until `count` reads have ended; returns the first failure since transfer_settle. */
 neap_status transfer_wait(struct transfer *transfer, uint64_t count);
 
-/* Waits for all that were started, and forgets a failure. */
+/* Waits for all started reads, and forgets a failure. */
 void transfer_settle(struct transfer *transfer);
 
-/* Reads rows now, as the memory would have them: a row_source's function, whose context is a transfer. */
+/* Reads rows now, in the form of the memory: a row_source's function, whose context is a transfer. */
 neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64_t first, int64_t rows,
                                void *to);
 
-/* Reads a variable whole, as the source's `read`. */
+/* Reads a complete variable, as the source's `read`. */
 neap_status transfer_read(struct transfer *transfer, const char *name, float *data);
 
-/* Bytes that came from disk, and seconds that kernels waited for them, since it was made. */
+/* Bytes read from disk, and seconds that kernels waited for them, since it was made. */
 struct transfer_use {
   uint64_t bytes;
   double waited;

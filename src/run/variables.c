@@ -21,14 +21,14 @@ static const struct tensor *tensor_of(const struct neap_session *s, int32_t inde
   return &s->main->graph->tensors.data[s->variables[index].tensor];
 }
 
-/* Whether a tensor of the graph is a variable as it is, and not what sparse ones are made of. */
+/* Returns true if a tensor of the graph is a variable itself, not a part of sparse ones. */
 static bool stands_alone(const struct tensor *t) {
   return (t->role == NEAP_ROLE_PARAMETER || t->role == NEAP_ROLE_STATE) && t->view_of < 0 && !t->sum &&
          (dtype_is_real(t->dtype) || dtype_is_quantised(t->dtype)) && strcmp(t->name, SPARSE_POOL) != 0 &&
          (t->state_of == NULL || strcmp(t->state_of, SPARSE_POOL) != 0);
 }
 
-/* The sparse variables of one kind. */
+/* Lists the sparse variables of one kind. */
 static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, struct session_variable *list,
                                int32_t *count) {
   for (int32_t k = 0; k < s->sparse->layer_count; k++)
@@ -48,7 +48,7 @@ static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, 
   return NEAP_OK;
 }
 
-/* What the options store and has no whole blocks, but for what has one dimension. */
+/* Lists the parameters that the options store but that do not fill blocks, except those of one dimension. */
 static neap_status list_unstored(struct neap_session *s) {
   neap_dtype dtype;
   const struct store_options store = {
@@ -64,7 +64,7 @@ static neap_status list_unstored(struct neap_session *s) {
   return NEAP_OK;
 }
 
-/* Sparse parameters are never frozen. */
+/* Returns true if steps change the variable. Sparse parameters are never frozen. */
 static bool changes(const struct neap_graph *graph, const struct session_variable *variable) {
   if (variable->layer >= 0 || variable->kind == NEAP_VARIABLE_STATE) return true;
   if (variable->kind == NEAP_VARIABLE_PARAMETER) return !graph->tensors.data[variable->tensor].frozen;
@@ -114,7 +114,7 @@ int32_t neap_session_variable_count(const neap_session *s) { return s != NULL ? 
 static neap_status need_index(const neap_session *s, int32_t index) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(index < 0 || index >= s->variable_count, NEAP_INVALID_ARGUMENT,
-            "there is no variable %d; there are %d", index, s->variable_count);
+            "variable %d does not exist; there are %d", index, s->variable_count);
   return NEAP_OK;
 }
 
@@ -138,13 +138,13 @@ neap_status neap_session_variable(const neap_session *s, int32_t index, neap_var
 
 neap_status neap_session_read(const neap_session *s, int32_t index, float *data) {
   TRY(need_index(s, index));
-  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there is no place for its values", index);
+  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: the pointer for its values is NULL", index);
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_read_positions(s, v->layer, data) : sparse_read(s, v->layer, v->pool, data);
   if (tensor_of(s, index)->on_disk) {
     RETURN_IF(s->transfer == NULL, NEAP_INVALID_ARGUMENT,
-              "'%s' lies on disk, and the model's file was not loaded yet", v->name);
+              "'%s' is on disk, and the model's file was not loaded yet", v->name);
     return transfer_read(s->transfer, v->name, data);
   }
   return session_export(s, s->main, v->tensor, session_place(s, v->tensor), data);
@@ -152,25 +152,25 @@ neap_status neap_session_read(const neap_session *s, int32_t index, float *data)
 
 neap_status neap_session_write(neap_session *s, int32_t index, const float *data) {
   TRY(need_index(s, index));
-  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: there are no values", index);
+  RETURN_IF(data == NULL, NEAP_INVALID_ARGUMENT, "variable %d: its values are NULL", index);
   const struct session_variable *v = &s->variables[index];
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_write_positions(s, v->layer, data) : sparse_write(s, v->layer, v->pool, data);
   RETURN_IF(tensor_of(s, index)->on_disk, NEAP_UNSUPPORTED,
-            "'%s' stays in the model's file and takes no other values; with --base-on-disk never it does",
+            "'%s' stays in the model's file and cannot be changed; with --base-on-disk never it can",
             v->name);
   TRY(session_import(s, s->main, v->tensor, data, session_place(s, v->tensor)));
   return s->steps == 0 && v->kind == NEAP_VARIABLE_PARAMETER ? averages_begin(s, index) : NEAP_OK;
 }
 
-/* Blocks lie in the memory as they are, in row-major order. */
+/* Fails unless the variable has blocks, which are in row-major order in memory. */
 static neap_status need_blocks(const struct neap_session *s, int32_t index, size_t *bytes) {
   TRY(need_index(s, index));
   const struct tensor *t = tensor_of(s, index);
   RETURN_IF(s->variables[index].layer >= 0 || !dtype_is_quantised(t->dtype), NEAP_INVALID_ARGUMENT,
             "'%s' is stored in %s, which has no blocks", s->variables[index].name, dtype_rows[t->dtype].name);
   RETURN_IF(t->on_disk, NEAP_UNSUPPORTED,
-            "'%s' stays in the model's file and takes no other values; with --base-on-disk never it does",
+            "'%s' stays in the model's file and cannot be changed; with --base-on-disk never it can",
             s->variables[index].name);
   *bytes = (size_t)dtype_bytes(t->dtype, (uint64_t)t->elements);
   return NEAP_OK;
@@ -201,7 +201,7 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
   uint64_t most = 1;
   const int32_t parts = s->parts > 0 ? s->parts : s->options.micro_batches;
   RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT,
-            "a step has begun: %d of its %d micro-batches are still to come", parts - s->micro_batch, parts);
+            "a step has begun: %d of its %d micro-batches are missing", parts - s->micro_batch, parts);
   for (int32_t i = 0; i < s->variable_count; i++) {
     const uint64_t elements = (uint64_t)tensor_of(s, i)->elements;
     if (elements > most && !tensor_of(s, i)->on_disk) most = elements;
@@ -260,8 +260,8 @@ uint64_t session_stored_saved(const struct neap_session *s) {
 
 /* ---- First values ---- */
 
-/* Normal numbers by Box and Muller 1958, two from two words: `count` from number `first` on, which is even.
- */
+/* Fills with normal numbers by Box and Muller 1958, two from two words: `count` from number `first` on, which
+ * is even. */
 static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, int64_t count,
                         float *data) {
   for (int64_t i = 0; i < count; i += 2) {
@@ -274,7 +274,7 @@ static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_
   }
 }
 
-/* Elements [first, first + count). */
+/* Fills elements [first, first + count). */
 static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64_t stream, int64_t first,
                               int64_t count, float *data) {
   if (tensor->initial == NEAP_INITIAL_HE) {
@@ -297,12 +297,12 @@ static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64
   }
 }
 
-/* Whether a variable lies in blocks: then it is gone through in pieces, and never whole as floats. */
+/* Returns true if a variable is in blocks: it is then processed in pieces, never completely as floats. */
 static bool in_blocks(const struct neap_session *s, int32_t index) {
   return s->variables[index].layer < 0 && dtype_is_quantised(tensor_of(s, index)->dtype);
 }
 
-/* Elements of whole rows: some tens of thousands, or one row. */
+/* Returns the elements of a piece, whole rows: some tens of thousands, or one row. */
 static int64_t piece_elements(const struct tensor *t) {
   static const int64_t most = 1 << 16;
   const int64_t row = row_elements(t);
@@ -353,7 +353,7 @@ static neap_status tell_not_finite(const char *path, const char *name, float val
                    path, name, isnan(value) ? "NaN" : "infinity", (long long)at, (long long)elements);
 }
 
-/* Of what processes share, each looks at its own. */
+/* Checks blocks; of a shared variable each process checks its own. */
 static neap_status need_finite_blocks(const struct neap_session *s, int32_t index, const char *path,
                                       float *values) {
   const struct tensor *t = tensor_of(s, index);

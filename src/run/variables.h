@@ -5,49 +5,48 @@
 #include "run/session.h"
 #include "run/transfer.h"
 
-/* Room on the host for any variable in row-major order. Between steps nothing lives in the arena, and it held
- * a gradient of every parameter: so no memory is needed that the plan does not have. Outputs that lay there
- * are gone. Where it is too small, or the host does not reach it, `*allocated` is to be freed; else NULL. */
+/* Gives memory on the host for any variable in row-major order. Between steps the arena holds nothing, and it
+ * had room for a gradient of every parameter, so no memory beyond the plan is needed. Outputs in the arena
+ * are lost. If it is too small, or the host does not reach it, free `*allocated`; else that is NULL. */
 neap_status session_scratch(struct neap_session *session, float **buffer, float **allocated);
 
-/* Fills the parameters and states with what they begin with. */
+/* Fills the parameters and states with their first values. */
 neap_status initialise_variables(struct neap_session *session);
-/* The same of one; `data`: room for it. */
+/* The same for one; `data`: room for it. */
 neap_status initialise_variable(struct neap_session *session, int32_t index, float *data);
-/* Fails with NEAP_BAD_FORMAT where a parameter or a running statistic, which came from the file `path`, has
- * NaN or infinity. */
+/* Fails with NEAP_BAD_FORMAT if a parameter or a running statistic, read from the file `path`, has NaN or
+ * infinity. */
 neap_status session_need_finite(struct neap_session *session, const char *path);
-/* Reads and writes the blocks of a variable of a quantised type. NEAP_INVALID_ARGUMENT: it has another. */
+/* Reads and writes the blocks of a variable of a quantised type. NEAP_INVALID_ARGUMENT: its type is not
+ * quantised. */
 neap_status session_read_blocks(const struct neap_session *session, int32_t index, void *blocks);
 neap_status session_write_blocks(struct neap_session *session, int32_t index, const void *blocks);
-/* The same of `rows` of its first dimension. */
+/* The same for `rows` of its first dimension. */
 neap_status session_write_rows(struct neap_session *session, int32_t index, int64_t first, int64_t rows,
                                const void *blocks);
-/* Whether files and digest have a variable: all of them, or where options.save_trained says so those that
- * change.
- */
+/* Returns true if files and digest have a variable: always or, with options.save_trained, if it changes. */
 bool variable_is_saved(const struct neap_session *session, int32_t index);
-/* Whether a parameter of that name is there and is trained. */
+/* Returns true if a parameter of this name exists and is trained. */
 bool session_changes(const struct neap_session *session, const char *name);
-/* Whether a variable is a parameter of an adapter. */
+/* Returns true if a variable is a parameter of an adapter. */
 bool variable_is_adapter(const struct neap_session *session, int32_t index);
-/* Elements of the parameters that no step changes. */
+/* Returns the number of elements of the parameters that no step changes. */
 int64_t session_frozen(const struct neap_session *session);
-/* Bytes that the parameters in blocks take less than in the type of the others. */
+/* Returns how many bytes less the parameters in blocks take than in the type of the others. */
 uint64_t session_stored_saved(const struct neap_session *session);
-/* Gives the variables that the source has those values; sparse parameters keep the largest. Others stay as
- * they are. What lies on disk is not read. */
+/* Loads the variables that the source has; sparse parameters keep the largest values. Others are unchanged.
+ * Parameters on disk are not read. */
 neap_status session_load_values(struct neap_session *session, const struct value_source *source);
-/* Whether some parameters lie on disk: the session then needs a source that stays. */
+/* Returns true if some parameters are on disk: the session then needs a lasting source. */
 bool session_reads_disk(const struct neap_session *session);
-/* Fills what the disk has and gave so far. */
+/* Fills the bytes on disk and those read so far. */
 void session_disk_use(const struct neap_session *session, neap_memory *memory);
-/* Gives it that source, in place of a former one; it is the session's then, also after a failure. */
+/* Gives the session that source, replacing a former one; the session then owns it, even after a failure. */
 neap_status session_keep_source(struct neap_session *session, const struct value_source *source);
-/* Lists them in the order of the digest. */
+/* Lists the variables in the order of the digest. */
 neap_status list_variables(struct neap_session *session);
 
-/* What a process does while another one saves (neap_session_save): it gives its shares of the states. */
+/* Gives this process's shares of the states while another one saves (neap_session_save). */
 neap_status session_save_along(struct neap_session *session);
 
 #endif

@@ -19,7 +19,7 @@ static bool is_folder(const char *path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* What a folder of weights has them in. */
+/* Finds the file of weights in a folder. */
 static neap_status find_in_folder(const char *folder, struct region *region, const char **path) {
   static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
   struct stat status;
@@ -69,13 +69,13 @@ struct index {
   size_t files;
 };
 
-/* The file of that name, which is opened when it is first asked for. */
+/* Gives the file of this name, which is opened when it is first asked for. */
 static neap_status file_of(struct weight_files *f, const struct index *index, const char *name,
                            const struct safetensors **file) {
   const char *path = region_format(&f->region, "%s%s", index->folder, name);
   RETURN_IF_NULL(path);
   RETURN_IF(strchr(name, '/') != NULL || name[0] == '\0', NEAP_BAD_FORMAT,
-            "%s: weight_map: '%s' is no name of a file beside it", index->path, name);
+            "%s: weight_map: '%s' is not the name of a file in the same folder", index->path, name);
   for (int32_t i = 0; i < f->file_count; i++) {
     *file = &f->files[i];
     if (strcmp(f->files[i].path, path) == 0) return NEAP_OK;
@@ -95,7 +95,7 @@ static neap_status open_files(struct weight_files *f, const struct index *index)
               index->path, name);
     TRY(file_of(f, index, json_string_value(value), &file));
     const int32_t at = safetensors_find(file, name);
-    RETURN_IF(at < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which it has by %s", file->path, name,
+    RETURN_IF(at < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which %s says it has", file->path, name,
               index->path);
     add_tensor(f, file, at);
   }
@@ -107,7 +107,7 @@ static neap_status open_index(const char *path, struct weight_files *f) {
   struct stat found;
   RETURN_IF(stat(path, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   json_t *top = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-  RETURN_IF(top == NULL, NEAP_BAD_FORMAT, "%s: line %d: is no JSON: %s", path, error.line, error.text);
+  RETURN_IF(top == NULL, NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", path, error.line, error.text);
   struct index index = {.path = path, .map = json_object_get(top, "weight_map")};
   const char *slash = strrchr(path, '/');
   index.folder = region_format(&f->region, "%.*s", slash != NULL ? (int)(slash - path + 1) : 0, path);
@@ -116,7 +116,7 @@ static neap_status open_index(const char *path, struct weight_files *f) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   else if (!json_is_object(index.map))
     status = neap_fail(NEAP_BAD_FORMAT,
-                       "%s: has no object 'weight_map'; an index of safetensors is needed, or a file", path);
+                       "%s: has no object 'weight_map'; give an index of safetensors, or a file", path);
   if (status == NEAP_OK) status = open_files(f, &index);
   json_decref(top);
   return status;
@@ -135,8 +135,8 @@ static neap_status give_names(struct weight_files *f, const char *path, const ch
   for (int32_t i = 1; i < f->tensor_count; i++) {
     const struct weight_tensor *a = &f->tensors[i - 1], *b = &f->tensors[i];
     RETURN_IF(strcmp(a->name, b->name) == 0, NEAP_INVALID_ARGUMENT,
-              "%s: the map makes '%s' of both '%s' and '%s'", path, a->name, a->file->tensors[a->index].name,
-              b->file->tensors[b->index].name);
+              "%s: the map gives the name '%s' to both '%s' and '%s'", path, a->name,
+              a->file->tensors[a->index].name, b->file->tensors[b->index].name);
   }
   return NEAP_OK;
 }

@@ -1,12 +1,12 @@
-/* Weights as others keep them: a file of safetensors, or several and an index, with names of their own. */
+/* Weights of other programs: a file of safetensors, or several and an index, with names of their own. */
 #ifndef NEAP_RUN_WEIGHT_FILES_H
 #define NEAP_RUN_WEIGHT_FILES_H
 
 #include "base/safetensors.h"
 
 struct weight_tensor {
-  const char *name;               /* as the map has it */
-  const struct safetensors *file; /* where it lies */
+  const char *name;               /* its name by the map */
+  const struct safetensors *file; /* the file that has it */
   int32_t index;                  /* in that file, under its own name */
   bool used;                      /* free for the caller */
 };
@@ -20,16 +20,16 @@ struct weight_files {
 };
 
 /* Opens a file of safetensors; an index of several, NAME.json with an object "weight_map" of tensors and the
- * files beside it that have them; or a folder with model.safetensors.index.json or model.safetensors. `map`
- * is a list as name_map_check has it; NULL: names stay.
+ * files next to it that have them; or a folder with model.safetensors.index.json or model.safetensors. `map`
+ * is a list as for name_map_check; NULL: names stay.
  *
- * Errors name the file and the place. NEAP_IO_FAILED: something cannot be read. NEAP_BAD_FORMAT: a file is
+ * Errors name the file and the place. NEAP_IO_FAILED: a file cannot be read. NEAP_BAD_FORMAT: a file is
  * damaged or of another kind, or lacks a tensor of the index. NEAP_INVALID_ARGUMENT: the map is invalid, or
- * two tensors have one name by it. Close with weight_files_close, whatever the status. */
+ * gives two tensors one name. Close with weight_files_close, whatever the status. */
 neap_status weight_files_open(const char *path, const char *map, struct weight_files *files);
 void weight_files_close(struct weight_files *files);
 
-/* The tensor of that name; NULL: no tensor has it. */
+/* Returns the tensor of this name; NULL: none has it. */
 struct weight_tensor *weight_files_find(const struct weight_files *files, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* The variables of a session as a file and as a digest. */
+/* Writes the variables of a session to a file, and makes their digest. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
 
 /* ---- Writing ---- */
 
-/* What a file is written from. */
+/* The state of writing a file. */
 struct saving {
   neap_session *session;
   struct safetensors_tensor *tensors;
@@ -46,7 +46,7 @@ struct saving {
   int32_t texts;
 };
 
-/* Whether a variable is saved as values, or as their indices. */
+/* Returns true if a variable is saved as values and their indices. */
 static bool is_saved_sparse(const struct neap_session *s, int32_t index) {
   return s->options.save_sparse && s->variables[index].layer >= 0;
 }
@@ -64,8 +64,8 @@ static neap_status list_tensor(struct saving *saving, int32_t index) {
   memcpy(tensor->dims, variable.dims, sizeof tensor->dims);
   if (!is_saved_sparse(s, index)) return NEAP_OK;
   RETURN_IF(variable.elements > INT32_MAX, NEAP_UNSUPPORTED,
-            "'%s' has %lld elements; those of a tensor that is saved sparse are at most 2^31 - 1",
-            variable.name, (long long)variable.elements);
+            "'%s' has %lld elements; a tensor that is saved sparse must have at most 2^31 - 1", variable.name,
+            (long long)variable.elements);
   tensor->rank = 1;
   TRY(sparse_values(s, s->variables[index].layer, &tensor->elements));
   tensor->dims[0] = tensor->elements;
@@ -75,7 +75,7 @@ static neap_status list_tensor(struct saving *saving, int32_t index) {
   return NEAP_OK;
 }
 
-/* One of the sparse tensors, for the metadata. */
+/* Describes one of the sparse tensors for the metadata. */
 static neap_status describe_sparse(const struct neap_session *s, int32_t index, json_t *list) {
   neap_variable variable;
   TRY(neap_session_variable(s, index, &variable));
@@ -129,7 +129,7 @@ static neap_status list_metadata(struct saving *saving) {
   return NEAP_OK;
 }
 
-/* The variables' list, and room for the positions of the largest parameter. */
+/* Makes the list of variables, and room for the positions of the largest parameter. */
 static neap_status begin_saving(struct saving *saving) {
   const neap_session *s = saving->session;
   int64_t most = 0;
@@ -148,7 +148,7 @@ static neap_status begin_saving(struct saving *saving) {
   return list_metadata(saving);
 }
 
-/* The indices of what is not 0, in its place. */
+/* Replaces data by the indices of its elements that are not 0. */
 static void pack_indices(int64_t elements, float *data) {
   int64_t count = 0;
   for (int64_t i = 0; i < elements; i++) {
@@ -192,7 +192,7 @@ static void end_saving(struct saving *saving) {
   free(saving->variables);
 }
 
-/* Reads all that a file would have. */
+/* Reads all data of a file. */
 static neap_status read_all(struct saving *saving, float *buffer) {
   neap_status status = NEAP_OK;
   for (int32_t i = 0; status == NEAP_OK && i < saving->count; i++) status = read_variable(saving, i, buffer);
@@ -215,7 +215,7 @@ done:
 neap_status neap_session_save(neap_session *s, const char *path) {
   NEED(s);
   NEED(path);
-  RETURN_IF(s->torn, NEAP_INVALID_ARGUMENT, "%s: the weights are those of a step that was given up", path);
+  RETURN_IF(s->torn, NEAP_INVALID_ARGUMENT, "%s: cannot save the weights, as their step was given up", path);
   struct saving saving = {.session = s};
   float *buffer, *allocated = NULL;
   neap_status status;

@@ -6,14 +6,15 @@
 #include "base/vector.h"
 #include "step/tuning.h"
 
-/* ---- Which cuts are taken ---- */
+/* ---- Choosing cuts ---- */
 
 static bool read_by_backward(const neap_step *step, int32_t border, int32_t t) {
   const int32_t end = step->reader_start[t + 1];
   return end > step->reader_start[t] && step->readers[end - 1] >= border;
 }
 
-/* A boundary that the backward pass reads anyway, all but a small share of it, costs nothing to keep. */
+/* Returns true if the backward pass reads all but a small share of the boundary anyway: it costs nothing to
+ * keep. */
 static bool is_checkpoint(const struct chain *chain, const struct chain_cut *cut) {
   uint64_t unread = 0, bytes = 0;
   for (int32_t i = cut->begin; i < cut->end; i++) {
@@ -24,7 +25,7 @@ static bool is_checkpoint(const struct chain *chain, const struct chain_cut *cut
   return unread <= bytes / CHAIN_UNREAD_SHARE;
 }
 
-/* Cuts for which `keep` is true, or every k-th of them, so that at most `most` are left. */
+/* Keeps the cuts for which `keep` is true, or every k-th of them, so that at most `most` are left. */
 static void thin_out(struct chain_cuts *cuts, const bool *keep, int32_t most) {
   int32_t kept = 0, taken = 0;
   for (int32_t i = 0; i < cuts->count; i++) kept += keep[i];
@@ -48,7 +49,7 @@ static neap_status choose_cuts(struct chain *chain, int32_t most) {
 
 /* ---- Stages of nodes ---- */
 
-/* Forward nodes lie between cuts. */
+/* Puts forward nodes into the stages between cuts. */
 static void place_forward(struct chain *chain) {
   const struct chain_cuts *cuts = &chain->cuts;
   chain->stage_count = cuts->count + 1;
@@ -66,7 +67,8 @@ static void place_forward(struct chain *chain) {
   }
 }
 
-/* An update waits for every stage that reads what it changes: also for what the stage makes again. */
+/* Returns the stage of an update. It waits for every stage that reads the tensors it changes, also to make
+ * values again. */
 static int32_t stage_of_updated(const struct chain *chain, int32_t v) {
   const neap_step *step = chain->step;
   int32_t least = chain->stage_count - 1;
@@ -79,8 +81,8 @@ static int32_t stage_of_updated(const struct chain *chain, int32_t v) {
   return least;
 }
 
-/* The last stage (the first that the backward pass comes to) in which a backward node may run, by what it
- * reads: the inside of s means s; boundary s means s + 1, where it is there as an input. */
+/* Returns the last stage (the first in the backward pass) in which a backward node may run. Reading the
+ * inside of s means s; reading boundary s means s + 1, which has it as an input. */
 static int32_t stage_of_reads(const struct chain *chain, const struct step_node *node) {
   const neap_step *step = chain->step;
   int32_t least = chain->stage_count - 1;
@@ -93,8 +95,8 @@ static int32_t stage_of_reads(const struct chain *chain, const struct step_node 
   return least;
 }
 
-/* Backward nodes: as the order goes on, stages only fall. `merged`[c] is set where cut c lies between a node
- * and something that it reads: there the chain property does not hold. */
+/* Puts backward nodes into stages; along the order, stages only fall. `merged`[c] is set if cut c is between
+ * a node and one of its inputs: there the chain property does not hold. */
 static bool place_backward(struct chain *chain, int32_t *merged) {
   const neap_step *step = chain->step;
   bool any = false;
@@ -120,7 +122,7 @@ static bool place_backward(struct chain *chain, int32_t *merged) {
   return any;
 }
 
-/* `merged` holds differences by cut; its prefix sums count the nodes that forbid a cut. */
+/* Removes cuts. `merged` holds differences by cut; its prefix sums count the nodes that forbid a cut. */
 static neap_status remove_cuts(struct chain *chain, int32_t *merged) {
   bool *keep = malloc((size_t)chain->cuts.count + 1);
   RETURN_IF_NULL(keep);
@@ -144,7 +146,7 @@ static neap_status place_nodes(struct chain *chain) {
   return status;
 }
 
-/* Backward nodes sorted by stage, in their order within one. */
+/* Sorts backward nodes by stage, in their order within one. */
 static void list_backward(struct chain *chain) {
   const int32_t border = chain->cuts.border, nodes = chain->step->node_count;
   for (int32_t v = border; v < nodes; v++) chain->stages[chain->stage_of[v]].backward_end++;
@@ -160,8 +162,8 @@ static void list_backward(struct chain *chain) {
 
 /* ---- Bytes that live between stages ---- */
 
-/* A backward value lives where the pass enters a stage when a later stage (of lower number) made it and this
- * one or one after it reads it. */
+/* Counts the backward values that are live where the pass enters a stage: a later stage (of lower number)
+ * made them, and this one or one after it reads them. */
 static neap_status count_gradients(struct chain *chain) {
   const neap_step *step = chain->step;
   const size_t stages = (size_t)chain->stage_count + 2;
@@ -206,7 +208,7 @@ static bool makes_what_is_read(const neap_step *step, const struct step_node *no
   return false;
 }
 
-/* Forward values whose node must not run again: not at all, or not once what it reads is updated, be it in
+/* Finds the forward values whose node must not run again, either never, or not once its inputs are updated in
  * the forward pass or by a node that others wait for. */
 static void find_pinned(struct chain *chain) {
   const neap_step *step = chain->step;
@@ -296,7 +298,7 @@ static bool same_signature(const struct signatures *g, int32_t a, int32_t b) {
          memcmp(&g->words.data[g->start[a]], &g->words.data[g->start[b]], words * sizeof(uint64_t)) == 0;
 }
 
-/* Open addressing by hash: the stage that was first of each class. */
+/* Numbers the classes, by open addressing on the hash: the first stage of each class is entered. */
 static neap_status number_classes(struct chain *chain, struct signatures *g) {
   size_t slots = 4;
   while (slots < 2 * (size_t)chain->stage_count) slots *= 2;
@@ -363,7 +365,7 @@ neap_status chain_create(const neap_step *step, int32_t most_stages, struct chai
   TRY(allocate(out));
   TRY(place_nodes(out));
   RETURN_IF(out->stage_count < 2, NEAP_OVER_BUDGET,
-            "the graph has no cut: no few values lead from one part of the forward pass to the next");
+            "the graph has no cut: no point of the forward pass is crossed by only a few values");
   list_backward(out);
   find_pinned(out);
   TRY(count_gradients(out));

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What crosses the positions after each forward node. */
+/* The values that cross the position after each forward node. */
 struct crossings {
   int32_t border;
   int32_t *last;   /* by tensor: its last reader before the border; -1: not a forward value that is read */
@@ -46,14 +46,14 @@ static neap_status find_crossings(const neap_step *step, struct region *region, 
   return NEAP_OK;
 }
 
-/* One value crosses alone, right after it was made. */
+/* Returns true if one value crosses alone, right after it was made. */
 static bool is_articulation(const neap_step *step, const struct crossings *c, int32_t v) {
   return c->count[v] == 1 && step->tensors[c->sum[v]].producer == v;
 }
 
-/* A boundary of several values between `from` (a cut, or -1) and `to` (a cut, or the border), each made after
- * `from`: of the positions up to twice as far away as the first such, the one with the least bytes. -1: none.
- */
+/* Returns a boundary of several values between `from` (a cut, or -1) and `to` (a cut, or the border), each
+ * made after `from`; -1: none. Among the positions up to twice as far away as the first one, takes the one
+ * with the least bytes. */
 static int32_t next_boundary(const struct crossings *c, int32_t from, int32_t to) {
   int32_t first = from + 1;
   while (first < to && (c->count[first] == 0 || c->count[first] > CUT_VALUES || c->oldest[first] <= from))
@@ -66,7 +66,7 @@ static int32_t next_boundary(const struct crossings *c, int32_t from, int32_t to
   return best;
 }
 
-/* The values of each cut, in the order of their producers. A value belongs to at most one cut. */
+/* Lists the values of each cut, in the order of their producers. A value belongs to at most one cut. */
 static void list_values(const neap_step *step, const struct crossings *c, struct chain_cuts *out) {
   int32_t used = 0;
   for (int32_t i = 0, v = 0; i < out->count; i++) {
@@ -79,8 +79,8 @@ static void list_values(const neap_step *step, const struct crossings *c, struct
   }
 }
 
-/* One or two boundaries of several values between two articulation points cut a block into branches, which
- * the points cut off more cheaply; more of them are the steps of a sequence. */
+/* The fewest boundaries of several values between two articulation points. One or two cut a block into
+ * branches, which the points cut off more cheaply; more of them are the steps of a sequence. */
 enum { FEWEST_BOUNDARIES = 3 };
 
 neap_status chain_cuts_find(const neap_step *step, struct region *region, struct chain_cuts *out) {

@@ -1,4 +1,4 @@
-/* Where the forward pass of a step can be cut. */
+/* The positions at which the forward pass of a step can be cut. */
 #ifndef NEAP_SEARCH_CHAIN_CUTS_H
 #define NEAP_SEARCH_CHAIN_CUTS_H
 
@@ -19,9 +19,9 @@ struct chain_cuts {
   int32_t *values;        /* tensor ids */
 };
 
-/* All positions that one value crosses, right after it is made; between them, multi-tensor boundaries (of at
- * most CUT_VALUES values) that do not share a value with their neighbours. Memory is the region's. Time
- * linear in the reads of the step. */
+/* Finds all positions that one value crosses, right after it is made. Between them, finds multi-tensor
+ * boundaries (of at most CUT_VALUES values) that share no value with their neighbours. Memory is the
+ * region's. Takes time linear in the reads of the step. */
 enum { CUT_VALUES = 64 };
 neap_status chain_cuts_find(const neap_step *step, struct region *region, struct chain_cuts *out);
 

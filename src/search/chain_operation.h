@@ -1,5 +1,4 @@
-/* What is done to the stages of a chain, in order: the language in which the checkpointing algorithms answer.
- */
+/* Operations on the stages of a chain, in order: the output of the checkpointing algorithms. */
 #ifndef NEAP_SEARCH_CHAIN_OPERATION_H
 #define NEAP_SEARCH_CHAIN_OPERATION_H
 
@@ -8,16 +7,16 @@
 #include "base/vector.h"
 
 enum chain_action {
-  CHAIN_FORWARD,      /* run the stage forward, keep nothing more of its inside */
+  CHAIN_FORWARD,      /* run the stage forward, keep no more of its inside */
   CHAIN_FORWARD_KEEP, /* run it forward with option `choice` */
-  CHAIN_BACKWARD,     /* run it backward from what that kept */
-  CHAIN_LEAF          /* run it forward as option `choice` and at once backward */
+  CHAIN_BACKWARD,     /* run it backward from the values that this kept */
+  CHAIN_LEAF          /* run it forward as option `choice` and directly backward */
 };
 
 struct chain_operation {
   enum chain_action action;
   int32_t stage;
-  int32_t mode;   /* what is there of the stage's inside when it runs forward; 0: nothing */
+  int32_t mode;   /* the values of the stage's inside that exist when it runs forward; 0: none */
   int32_t choice; /* option of that mode; 0: keep all */
 };
 

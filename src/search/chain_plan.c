@@ -37,7 +37,7 @@ static neap_status emit(struct chain_plan *plan, int32_t s, const int32_t *local
   return NEAP_OK;
 }
 
-/* The first run of a stage is of all its forward nodes. */
+/* Runs a stage forward; the first run has all its forward nodes. */
 static neap_status run_forward(struct chain_plan *plan, int32_t s, const int32_t *again, int32_t count) {
   if (plan->ran[s]) return emit(plan, s, again, count);
   plan->ran[s] = true;

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* A position that may go: the outputs' earlier instances would live on until the last read of those made
- * here. */
+/* A repeat that could be removed: the outputs' earlier instances would live on until the last read of those
+ * made here. */
 struct repeat {
   int32_t at;
   double cost;
@@ -30,7 +30,7 @@ static struct instance *instance_at(const struct cleaning *c, int32_t i) {
   return &c->simulator->instances.data[i];
 }
 
-/* The repeats, ranked. */
+/* Lists the repeats by rank. */
 static void find_repeats(struct cleaning *c, const int32_t *schedule, int32_t length, int32_t *newest) {
   const neap_step *step = c->simulator->step;
   memset(newest, -1, (size_t)step->tensor_count * sizeof *newest);
@@ -51,7 +51,7 @@ static void find_repeats(struct cleaning *c, const int32_t *schedule, int32_t le
   qsort(c->repeats, (size_t)c->repeat_count, sizeof *c->repeats, compare_repeats);
 }
 
-/* Would every output's earlier instance fit where it would have to live on? */
+/* Returns true if every output's earlier instance fits where it would have to live on. */
 static bool removable(const struct cleaning *c, const struct step_node *node, int32_t at) {
   for (int32_t i = 0; i < node->output_count; i++) {
     if (c->touched[node->outputs[i]]) return false;
@@ -85,7 +85,7 @@ static void remove_repeat(struct cleaning *c, const struct step_node *node, int3
   for (int32_t i = 0; i < node->input_count; i++) c->touched[node->inputs[i]] = true;
 }
 
-/* One round over a schedule that is in `out`; true in *changed when something went. */
+/* Runs one round over the schedule in `out`; *changed tells whether a repeat was removed. */
 static neap_status clean_round(struct cleaning *c, int32_t *newest, struct schedule *out,
                                struct simulation *score, bool *changed) {
   const neap_step *step = c->simulator->step;

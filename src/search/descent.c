@@ -1,4 +1,4 @@
-/* See descent.h. */
+/* The list of schedules on the way to the least memory: see descent.h. */
 #include "search/descent.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static bool no_worse(const struct rung *a, const struct rung *b) {
   return a->peak_bytes <= b->peak_bytes && a->cost <= b->cost;
 }
 
-/* Those that the new one makes superfluous lie side by side. */
+/* Adds a rung. The rungs that it makes superfluous are next to each other. */
 static neap_status take(struct descent *descent, const struct rung *added) {
   size_t kept = 0, place = 0;
   TRY(vector_reserve(&descent->rungs, descent->rungs.count + 1));

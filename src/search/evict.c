@@ -1,8 +1,8 @@
-/* Evict by need: walk a valid order once inside the budget; when an output does not fit, drop the resident
- * value that is cheap to make again, large, and needed late; when an input is missing, make it again. The
- * walk is repeated over a small grid of weights and the cheapest schedule is cleaned of recomputations that
- * the budget does not need. In the manner of Kirisame et al. 2021 (DTR), with exact knowledge of the future
- * in the place of staleness. */
+/* Eviction by need. Walks a valid order once inside the budget. If an output does not fit, drops the resident
+ * value that is cheap to make again, large, and needed late; if an input is missing, makes it again. Repeats
+ * the walk over a small grid of weights and removes from the cheapest schedule the recomputations that the
+ * budget does not need. Follows Kirisame et al. 2021 (DTR), with exact knowledge of the future in place of
+ * staleness. */
 #include "search/evict.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ struct weights {
   double cost, bytes, distance; /* exponents */
 };
 
-/* What every walk of a step looks up, packed for the sweep. */
+/* The facts that every walk of a step looks up, packed for the sweep. */
 struct facts {
   int32_t *read_start, *reads; /* of node v: the values that it reads, from read_start[v] */
   double *log_bytes;           /* by tensor: log2 */
@@ -70,7 +70,7 @@ static void drop(struct walk *w, int32_t t) {
 
 static bool is_value(const struct walk *w, int32_t t) { return w->step->tensors[t].role == NEAP_ROLE_VALUE; }
 
-/* A node may run again while nothing that it reads has been updated. */
+/* Returns true if a node may run again: none of its inputs has been updated. */
 static bool can_repeat(const struct walk *w, int32_t v) {
   const struct step_node *node = &w->step->nodes[v];
   if (!node->repeatable || node->update_count > 0) return false;
@@ -79,7 +79,7 @@ static bool can_repeat(const struct walk *w, int32_t v) {
   return true;
 }
 
-/* ---- What is needed when ---- */
+/* ---- The next need of each value ---- */
 
 static void find_next(struct walk *w, int32_t t) {
   const neap_step *step = w->step;
@@ -89,7 +89,7 @@ static void find_next(struct walk *w, int32_t t) {
     w->next[t] = step->tensors[t].is_output ? step->node_count : NEVER;
 }
 
-/* The reads of the order up to a node are over. */
+/* Ends the reads of the order up to a node. */
 static void pass_reads(struct walk *w, int32_t v) {
   const struct facts *f = w->facts;
   for (int32_t i = f->read_start[v]; i < f->read_start[v + 1]; i++) {
@@ -99,8 +99,8 @@ static void pass_reads(struct walk *w, int32_t v) {
   }
 }
 
-/* Of what has run before `end`: a dropped value's need is passed on to what it is made from; its cost to what
- * is made from it. */
+/* Sweeps over the nodes that have run before `end`: a dropped value passes its need on to its inputs, and its
+ * cost to the values made from it. */
 static void sweep(struct walk *w, int32_t end) {
   const neap_step *step = w->step;
   const struct facts *f = w->facts;
@@ -127,7 +127,7 @@ static void sweep(struct walk *w, int32_t end) {
   }
 }
 
-/* After one more value has been dropped: what it is made from is needed by then, and so on. */
+/* Passes on the need of one more dropped value: its inputs are needed by then, and so on. */
 static void pass_on(struct walk *w, int32_t dropped) {
   const int32_t need = w->need[dropped];
   int32_t count = 0;
@@ -145,7 +145,7 @@ static void pass_on(struct walk *w, int32_t dropped) {
 
 /* ---- Making room ---- */
 
-/* The least of these goes first: log of cost^a / (bytes^b distance^c). */
+/* Returns the value's worth, log of cost^a / (bytes^b distance^c); the least goes first. */
 static double worth(struct walk *w, int32_t t) {
   const double cost = w->remake[t] > 0 ? w->remake[t] : 1e-12;
   const double log_distance = w->need[t] > w->now ? w->facts->log_distance[w->need[t] - w->now] : -1;
@@ -171,9 +171,9 @@ static int32_t find_victim(struct walk *w) {
   return victim;
 }
 
-/* Bytes that a node's outputs take beyond those that are resident already, and what it may take over in place
- * from inputs that nobody needs afterwards; those that it has been given count as such. Of long lists the
- * first 32 are looked at: a pair that is passed over counts in full. */
+/* Returns the bytes that a node's outputs need beyond those that are resident already, less those of inputs
+ * that they may take over in place: inputs that are not needed afterwards, or that are in `given`. Only the
+ * first 32 entries of long lists are considered: a pair that is passed over counts in full. */
 static uint64_t extra_bytes(struct walk *w, const struct step_node *node, const int32_t *given,
                             int32_t given_count) {
   uint64_t extra = node->workspace, taken = 0;
@@ -202,7 +202,7 @@ static uint64_t extra_bytes(struct walk *w, const struct step_node *node, const 
   return extra - taken;
 }
 
-/* An input of the current node that an output could overwrite, though it is needed again later. */
+/* Finds an input of the current node that an output could overwrite, though it is needed again later. */
 static int32_t find_overwritable(struct walk *w, const struct step_node *node, const int32_t *given,
                                  int32_t given_count) {
   int32_t best = -1;
@@ -220,8 +220,7 @@ static int32_t find_overwritable(struct walk *w, const struct step_node *node, c
 
 enum { GIVEN_LIMIT = 8 };
 
-/* The sweep as it will be when the current node has run: its outputs are there, and its own reads are over.
- */
+/* Sweeps as if the current node had run: its outputs exist, and its own reads are over. */
 static void sweep_after(struct walk *w, int32_t v) {
   const struct step_node *node = &w->step->nodes[v];
   for (int32_t i = 0; i < node->output_count; i++) {
@@ -235,8 +234,8 @@ static void sweep_after(struct walk *w, int32_t v) {
     if (w->made[node->outputs[i]]) w->resident[node->outputs[i]] = false;
 }
 
-/* Drops values until the node fits. Its inputs are locked once by itself. `given`: inputs that it overwrites.
- */
+/* Drops values until the node fits. The node itself locks its inputs once. `given`: inputs that it
+ * overwrites. */
 static bool make_room(struct walk *w, int32_t v, int32_t *given, int32_t *given_count, bool *tight) {
   const struct step_node *node = &w->step->nodes[v];
   *given_count = 0;
@@ -264,7 +263,7 @@ static bool make_room(struct walk *w, int32_t v, int32_t *given, int32_t *given_
 
 static neap_status run_node(struct walk *w, int32_t v, int depth);
 
-/* Inputs present, and locked also where it fails. NEAP_OVER_BUDGET: they do not fit. */
+/* Makes all inputs present, and locks them even if it fails. NEAP_OVER_BUDGET: they do not fit. */
 static neap_status ensure_inputs(struct walk *w, const struct step_node *node, int depth) {
   neap_status status = NEAP_OK;
   for (int32_t i = 0; i < node->input_count; i++) {
@@ -308,7 +307,7 @@ static bool is_postponed(const struct walk *w, int32_t v) {
   return false;
 }
 
-/* Whether an update that waits reads what the node changes. */
+/* Returns true if a waiting update reads a tensor that the node changes. */
 static bool is_read_later(const struct walk *w, const struct step_node *node) {
   for (int32_t u = 0; w->postponed.count > 0 && u < node->update_count; u++)
     for (int32_t r = w->step->reader_start[node->updates[u]]; r < w->step->reader_start[node->updates[u] + 1];
@@ -318,8 +317,8 @@ static bool is_read_later(const struct walk *w, const struct step_node *node) {
   return false;
 }
 
-/* An update has to wait while something that was dropped and is needed is made from what it changes, and
- * while an update waits that reads that. */
+/* Returns true if an update must wait: a needed value that was dropped is made from a tensor that it changes,
+ * or a waiting update reads one. */
 static bool must_wait(struct walk *w, const struct step_node *node) {
   bool waiting = false;
   if (is_read_later(w, node)) return true;
@@ -446,7 +445,7 @@ static const double cost_exponents[] = {0.5, 1}, byte_exponents[] = {0, 0.5, 1, 
                     distance_exponents[] = {0, 0.5, 1, 2};
 enum { GRID = 32 };
 
-/* The points of the grid, the usually good ones first: a large step tries only those. */
+/* Returns a point of the grid. The usually good ones come first: a large step tries only those. */
 static struct weights grid_point(int index) {
   static const unsigned char order[GRID] = {26, 22, 21, 25, 10, 6, 5,  9,  30, 18, 29, 17, 27, 23, 14, 2,
                                             0,  1,  3,  4,  7,  8, 11, 12, 13, 15, 16, 19, 20, 24, 28, 31};
@@ -487,8 +486,8 @@ static neap_status walk_point(const struct grid *g, struct weights weights, doub
   return NEAP_OK;
 }
 
-/* This many points from `first` on, each given up where it costs much more than the best before them. The
- * first that fits will do for a quick look. */
+/* Walks `count` points from `first` on. Gives one up if it costs much more than the best before it. A quick
+ * look takes the first that fits. */
 static neap_status walk_points(struct grid *g, int first, int count, bool quick) {
   const double base = g->step->base_cost, limit = g->best < INFINITY
                                                       ? base + (g->best - base) * EVICT_COST_OVER_BEST
@@ -506,8 +505,8 @@ static neap_status walk_points(struct grid *g, int first, int count, bool quick)
   return status_of_tasks(ended, count);
 }
 
-/* First whether the budget can be met, then, where that is asked for, how cheaply: so what can be met does
- * not depend on effort. */
+/* First finds out whether the budget can be met and then, if asked, how cheaply. So effort does not change
+ * which budgets are met. */
 static neap_status walk_grid(struct grid *g, bool quick) {
   const int wanted = quick ? 0 : g->step->node_count > LARGE_STEP ? EVICT_LARGE_GRID : GRID;
   /* Nothing depends on how many are walked side by side for a quick look. */
@@ -522,8 +521,8 @@ static neap_status walk_grid(struct grid *g, bool quick) {
 
 neap_status plan_evict(const neap_step *step, uint64_t budget, const struct planner_options *options,
                        struct schedule *out) {
-  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "evict: what is resident alone needs %llu bytes",
-            (unsigned long long)step->resident_bytes);
+  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET,
+            "evict: the resident tensors alone need %llu bytes", (unsigned long long)step->resident_bytes);
   struct region region = {0};
   struct grid grid = {.step = step, .budget = budget, .best = INFINITY, .out = out};
   neap_status status = facts_create(&region, step, &grid.facts);

@@ -1,4 +1,4 @@
-/* The row `evict`: a walk through the step that drops values where memory is short. */
+/* The planner `evict`: a walk through the step that drops values if memory is short. */
 #ifndef NEAP_SEARCH_EVICT_H
 #define NEAP_SEARCH_EVICT_H
 

@@ -1,4 +1,4 @@
-/* See neap_least.h. */
+/* The search for the least memory: see neap_least.h. */
 #include "search/neap_least.h"
 
 #include "base/parallel.h"
@@ -13,12 +13,14 @@
 
 /* ---- One attempt ---- */
 
-/* Of each of the searches below: twice that of a plan, but in a large step, where it brings little. */
+/* Returns the work of each of the searches below: twice that of a plan, except in a large step, where it
+ * brings little. */
 static int64_t work_for_least(const struct planning *p) {
   return 2 * p->work < LEAST_WORK_MOST ? 2 * p->work : LEAST_WORK_MOST;
 }
 
-/* One attempt to bring the peak of a schedule below a limit; what is found takes the schedule's place. */
+/* Tries once to bring the peak of a schedule below a limit; a schedule that it finds replaces the given
+ * one. */
 typedef neap_status lower_function(struct planning *p, uint64_t limit, struct schedule *best, bool *met);
 
 static neap_status lower_by_row(const struct planning *p, planner_function *row, uint64_t limit,
@@ -76,7 +78,7 @@ static neap_status lower_from_start(struct planning *p, const neap_step *step, u
   return status;
 }
 
-/* What plan_neap() begins with, in either order. */
+/* Starts as plan_neap() does, in both orders. */
 static neap_status lower_by_start(struct planning *p, uint64_t limit, struct schedule *best, bool *met) {
   TRY(lower_from_start(p, p->step, limit, best, met));
   if (*met || p->leaner == NULL) return NEAP_OK;
@@ -111,9 +113,9 @@ static neap_status run_lowering(struct lowering *l, const struct planning *p, lo
   return lower(&l->planning, limit, &l->schedule, &l->met);
 }
 
-/* From the last rung down in steps, shares of the live bytes, that become smaller where one fails. The step
- * that would come next after a failure is tried beside each, where threads are free; what comes out is the
- * same. */
+/* Goes down from the last rung in steps, which are shares of the live bytes and become smaller after a
+ * failure. On free threads, each step is tried together with the one that would follow its failure; the
+ * result is the same. */
 static neap_status squeeze(struct planning *p, lower_function *lower, const struct steps_down *steps,
                            struct descent *descent) {
   enum { AT_ONCE = 2 };
@@ -146,7 +148,7 @@ static neap_status squeeze(struct planning *p, lower_function *lower, const stru
   return status;
 }
 
-/* Either kind of search goes down by itself: where one is stuck early the other often is not. */
+/* Goes down with each kind of search alone: if one is stuck early the other often is not. */
 static neap_status search_for_least(struct planning *p, struct descent *descent) {
   enum { KINDS = 2 };
   static lower_function *const kinds[KINDS] = {lower_by_search, lower_by_radial_search};
@@ -167,7 +169,8 @@ static neap_status search_for_least(struct planning *p, struct descent *descent)
   return status;
 }
 
-/* Some steps come lower as a chain, or by evicting. From there the search goes on. */
+/* Tries the step as a chain, and evicting: for some steps these find less. Then the search goes on from
+ * there. */
 static neap_status look_beside(struct planning *p, struct descent *descent) {
   const uint64_t before = descent_least(descent)->peak_bytes;
   TRY(squeeze(p, lower_by_rotor, &LEAST_BY_CHAIN_AGAIN, descent));

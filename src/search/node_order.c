@@ -12,7 +12,7 @@
 
 /* ---- Lean ---- */
 
-/* A node that may stand next, before all that stand already. */
+/* A node that may come next, before all that are placed already. */
 struct ready {
   int64_t added; /* bytes that it reads and that do not live behind it, less those that it makes */
   int32_t since; /* how many stood when it became ready */
@@ -44,12 +44,12 @@ static neap_status push(struct ordering *o, int32_t node) {
   return NEAP_OK;
 }
 
-/* For all nodes that read a tensor. */
+/* Loops over all nodes that read a tensor. */
 #define FOR_EACH_READER(step, tensor, reader)                                                                \
   for (const int32_t *reader = (step)->readers + (step)->reader_start[tensor];                               \
        reader < (step)->readers + (step)->reader_start[(tensor) + 1]; reader++)
 
-/* A value that is read behind some node lives from its producer on, whoever else reads it. */
+/* Lets a value live from its producer on. A later node reads it, so other readers add nothing. */
 static neap_status let_live(struct ordering *o, int32_t tensor) {
   const struct step_tensor *t = &o->step->tensors[tensor];
   const int64_t bytes = (int64_t)t->bytes;
@@ -130,7 +130,7 @@ neap_status lean_order(const neap_step *step, struct schedule *out) {
 
 /* ---- Mirrored ---- */
 
-/* A node that may run next: the lowest rank first. */
+/* A node that may run next; the lowest rank comes first. */
 struct candidate {
   int64_t rank;
   int32_t node;
@@ -158,8 +158,8 @@ static neap_status wait_no_longer(struct mirroring *m, int32_t node) {
   return NEAP_OK;
 }
 
-/* Of a backward node: behind all forward nodes, the earlier the later the latest of those is that it reads
- * from; where it reads from none, as the latest of the nodes that it reads from. */
+/* Returns the rank of a backward node, after all forward nodes: the later the latest forward node that it
+ * reads from, the earlier. If it reads from none, its rank is that of the latest of its inputs' nodes. */
 static int64_t backward_rank(const struct mirroring *m, int32_t node) {
   const struct step_node *n = &m->step->nodes[node];
   const int64_t nodes = m->step->node_count;
@@ -226,7 +226,7 @@ neap_status mirrored_order(const neap_step *step, struct schedule *out) {
 
 /* ---- Steps in these orders ---- */
 
-/* Moves nodes to where less lives for less long. */
+/* Moves nodes to positions where fewer bytes live for less time. */
 static neap_status tidy(const neap_step *step, struct schedule *order, int64_t *peak) {
   struct search *search;
   TRY(search_create(step, 0, order, 1, &search));
@@ -256,11 +256,10 @@ static neap_status leave(const neap_step *step, struct schedule *order, int64_t 
 
 typedef neap_status order_function(const neap_step *step, struct schedule *out);
 
-/* May change the order. `peak`: without recomputation, bytes of values. */
+/* Measures an order, which it may change. `peak`: without recomputation, bytes of values. */
 typedef neap_status measure_function(const neap_step *step, struct schedule *order, int64_t *peak);
 
-/* In the order that `order` makes, where its peak is less than a share of that of the order that was given.
- */
+/* Reorders the step with `order` if the peak then is less than this share of the given order's. */
 static neap_status reorder(const neap_step *step, order_function *order, measure_function *measure,
                            double share, struct reordered_step *out) {
   struct schedule given = {0};

@@ -8,7 +8,7 @@
 #include "base/stop.h"
 #include "base/vector.h"
 
-/* A state is a set: of tensors, and behind them of nodes. */
+/* A state: a set of tensors, and after them of nodes. */
 struct state {
   int32_t from, node; /* the state that it was reached from, by a run of the node; -1: the end of the step */
   uint64_t bytes;     /* of its values */
@@ -21,7 +21,7 @@ struct open_state {
   double least; /* of any schedule by this way */
 };
 
-/* A run before a state. */
+/* A run that comes before a state. */
 struct retreat {
   int32_t node;
   uint64_t bytes; /* of the values of the state before it */
@@ -59,7 +59,7 @@ static void drop(uint64_t *set, int32_t i) { set[i / 64] &= ~((uint64_t)1 << (i 
 
 static int32_t bit_of(const struct game *g, int32_t node) { return g->step->tensor_count + node; }
 
-/* Nodes that a state says have run, or not. */
+/* Returns true if states say of this node whether it has run. */
 static bool is_counted(const struct game *g, int32_t node) { return g->once[node] || g->unread[node]; }
 
 static bool has_value(const struct game *g, int32_t t) { return g->step->tensors[t].role == NEAP_ROLE_VALUE; }
@@ -89,7 +89,7 @@ static neap_status grow_table(struct game *g) {
 
 /* ---- The open states ---- */
 
-/* Of equals the one that was met later, which is deeper. */
+/* Compares open states; of equals the one that was met later, which is deeper, comes first. */
 static bool open_before(const struct game *g, const struct open_state *a, const struct open_state *b) {
   (void)g;
   return a->least != b->least ? a->least < b->least : a->state > b->state;
@@ -106,9 +106,7 @@ static struct open_state take_next(struct game *g) {
   return g->cheapest ? open_take(g, g->open.data, &g->open.count) : g->open.data[--g->open.count];
 }
 
-/* Opens the state unless it was met before, at no higher a cost. `ahead`: what must still run costs this
- * much.
- */
+/* Opens the state unless it was met before at no higher a cost. `ahead`: the cost of what must still run. */
 static neap_status meet(struct game *g, const uint64_t *set, struct state state, double ahead) {
   TRY(grow_table(g));
   int32_t *place = place_of(g, set);
@@ -128,7 +126,7 @@ static neap_status meet(struct game *g, const uint64_t *set, struct state state,
 
 /* ---- Runs ---- */
 
-/* Whether the node may be the last that ran before the state. */
+/* Returns true if the node may be the last that ran before the state. */
 static bool may_run(const struct game *g, const uint64_t *set, int32_t v) {
   const struct step_node *node = &g->step->nodes[v];
   if (is_counted(g, v) && !has(set, bit_of(g, v))) return false;
@@ -140,8 +138,8 @@ static bool may_run(const struct game *g, const uint64_t *set, int32_t v) {
   return true;
 }
 
-/* Bytes of outputs that take over inputs which the set does not have. Pairs are tried in their order; an
- * output takes over one input at most, and an input is taken over once. */
+/* Returns the bytes of outputs that take over inputs which are not in the set. Pairs are tried in their
+ * order; an output takes over at most one input, and an input is taken over once. */
 static uint64_t bytes_taken(const struct game *g, const uint64_t *set, const struct step_node *node) {
   enum { PAIRS = 64 }; /* of more, the rest are left out */
   uint64_t taken = 0, used = 0;
@@ -160,7 +158,7 @@ static uint64_t bytes_taken(const struct game *g, const uint64_t *set, const str
   return taken;
 }
 
-/* Takes the node's run back: the set becomes what is asked for before it. Gives the bytes at the run. */
+/* Takes the node's run back: the set becomes what must hold before it. Returns the bytes at the run. */
 static uint64_t go_back(const struct game *g, int32_t v, uint64_t *set, struct retreat *out) {
   const struct step_tensor *tensors = g->step->tensors;
   const struct step_node *node = &g->step->nodes[v];
@@ -184,7 +182,7 @@ static uint64_t go_back(const struct game *g, int32_t v, uint64_t *set, struct r
   return kept + read + made;
 }
 
-/* What must run before the state, whatever the limit; what it costs. */
+/* Returns the cost of the nodes that must run before the state, whatever the limit. */
 static double look_ahead(struct game *g, const uint64_t *set) {
   const neap_step *step = g->step;
   double cost = 0;
@@ -200,7 +198,7 @@ static double look_ahead(struct game *g, const uint64_t *set) {
   return cost;
 }
 
-/* Nothing that must run before reads what the node makes, so its run serves nobody else. */
+/* Returns true if no node that must run before reads this node's outputs, so its run serves nobody else. */
 static bool serves_no_other(const struct game *g, int32_t v) {
   const struct step_node *node = &g->step->nodes[v];
   for (int32_t i = 0; i < node->output_count; i++)
@@ -231,7 +229,8 @@ static int compare_retreats(const void *a, const void *b) {
   return (x->node > y->node) - (x->node < y->node);
 }
 
-/* All runs that may be the last before the state; one that is free, alone. The best comes last. */
+/* Finds all runs that may be the last before the state; if one is free, only that one. The best comes
+ * last. */
 static neap_status find_retreats(struct game *g, int32_t state) {
   const neap_step *step = g->step;
   const uint64_t *set = g->sets.data + (size_t)state * g->words, bytes = g->states.data[state].bytes;
@@ -333,9 +332,9 @@ static neap_status play(struct game *g, struct schedule *out, bool *found) {
   return NEAP_OK;
 }
 
-/* How many bytes it is worth to go back by a node that stands one place later in the step, of what a node has
- * on average for 16 times the step's length: with much the step's own order is kept as far as there is room,
- * with nothing all is made again as late as can be. Which finds a way depends on the step. */
+/* The bytes that going back by a node one place later in the step is worth, as a multiple of a node's average
+ * bytes for 16 times the step's length. A large number keeps the step's own order as far as there is room;
+ * with 0 all values are made again as late as possible. Which one finds a schedule depends on the step. */
 static const double ORDERS[] = {1e9, 8, 0.1, 0};
 enum { ORDER_COUNT = sizeof ORDERS / sizeof *ORDERS };
 
@@ -356,7 +355,7 @@ static neap_status play_all(struct game *g, int64_t *work, struct schedule *out,
   return NEAP_OK;
 }
 
-/* By node, in their order: its needs are those of the makers of its inputs. */
+/* Finds the needs of each node, in order: those of the makers of its inputs. */
 static neap_status find_needs(struct game *g) {
   const size_t nodes = (size_t)g->step->node_count;
   g->node_words = nodes / 64 + 1;

@@ -1,5 +1,5 @@
-/* Neap's own planner: several schedules are searched side by side (planning.c), in two orders of the step
- * where one is leaner; near the least memory, from the way down to it (docs/design/planning.md). */
+/* Neap's own planner: searches several schedules in parallel (planning.c), in two orders of the step if one
+ * is leaner; near the least memory, starts from the way down to it (docs/design/planning.md). */
 #include "search/plan_neap.h"
 
 #include <math.h>
@@ -12,8 +12,9 @@
 #include "step/lower_bound.h"
 #include "step/tuning.h"
 
-/* The way down to the least depends on the step alone, and is kept, where the caller wants that, in the order
- * that is planned in. A schedule of it: the cheapest that keeps the limit (bytes of values), or the least. */
+/* Gives a schedule of the way down to the least: the cheapest that keeps the limit (bytes of values), or the
+ * least. The way depends on the step alone. It is kept, if the caller wants that, in the order that is
+ * planned in. */
 static neap_status give_rung(const neap_step *step, const struct planner_options *options,
                              const uint64_t *limit, struct schedule *out) {
   struct descent own = {0}, *descent = options->descent != NULL ? options->descent : &own;
@@ -28,7 +29,8 @@ static neap_status give_rung(const neap_step *step, const struct planner_options
   return status;
 }
 
-/* Where no start fits the limit it is met from below: a budget that keeps the least plan is met. */
+/* Adds a start from the way down if no other start fits the limit: any budget that keeps the least plan is
+ * met. */
 static neap_status add_rung(struct planning *p) {
   struct schedule rung = {0};
   neap_status status = give_rung(p->step, p->options, &p->limit, &rung);
@@ -37,7 +39,7 @@ static neap_status add_rung(struct planning *p) {
   return status;
 }
 
-/* A small step is searched whole, for some hundredths of a second. */
+/* Searches a small step exhaustively, for some hundredths of a second. */
 static neap_status plan_exactly(const struct planning *p, struct schedule *out, bool *found) {
   int64_t work = PEBBLING_WORK;
   *found = false;
@@ -45,7 +47,7 @@ static neap_status plan_exactly(const struct planning *p, struct schedule *out, 
                                               : pebble_cheapest(p->step, p->limit, &work, out, found);
 }
 
-/* In the order of the step. `falls_back`: to the way down to the least, where no start fits the limit. */
+/* Plans in the step's order. `falls_back`: to the way down to the least, if no start fits the limit. */
 static neap_status plan_in_order(struct planning *p, bool falls_back, struct outcome *out) {
   *out = (struct outcome){.cost = INFINITY};
   neap_status status = planning_start(p);
@@ -58,7 +60,7 @@ static neap_status plan_in_order(struct planning *p, bool falls_back, struct out
   return status;
 }
 
-/* In the order of the leaner step, in half of what time there is. That it finds nothing is no failure. */
+/* Plans in the leaner order, in half of the time that is left. Finding nothing is not a failure. */
 static neap_status plan_leaner(struct planning *p, struct outcome *out) {
   struct planner_options options = *p->options;
   if (options.deadline > 0) options.deadline -= (options.deadline - clock_seconds()) / 2;
@@ -70,8 +72,8 @@ static neap_status plan_leaner(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
 
-/* The cheaper of both orders, where one is leaner. Where that leads to what cannot be better, or a quick look
- * has seen enough, the other is not asked. */
+/* Takes the cheaper plan of both orders, if one is leaner. The given order is not tried if the leaner plan
+ * cannot be beaten, or if a quick look has found one. */
 static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   if (p->leaner == NULL) return plan_in_order(p, true, out);
   TRY(plan_leaner(p, out));
@@ -88,8 +90,8 @@ static neap_status plan_in_orders(struct planning *p, struct outcome *out) {
   return status == NEAP_OVER_BUDGET && found ? NEAP_OK : status;
 }
 
-/* Where recomputation is PLAN_FROM_BELOW_COST what leads to the least, improved within the limit, may be the
- * better start: searches that begin elsewhere can end far above what a little less memory costs. */
+/* If recomputation reaches PLAN_FROM_BELOW_COST, also starts from the way to the least, improved within the
+ * limit. Searches that begin elsewhere can end far above the cost of a little less memory. */
 static neap_status plan_from_below(const struct planning *p, struct outcome *out) {
   if (p->options->effort == EFFORT_QUICK || p->step->node_count > PLAN_FROM_BELOW_NODES ||
       out->cost <= PLAN_FROM_BELOW_COST * p->step->base_cost || planning_is_late(p))
@@ -109,7 +111,7 @@ static neap_status plan_from_below(const struct planning *p, struct outcome *out
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
 
-/* From a schedule that needs little more, where that leads to the limit. */
+/* Plans from a schedule that needs little more, if that leads to the limit. */
 static neap_status plan_from_near(struct planning *p, struct outcome *out) {
   neap_status status = planning_go_on(p, p->options->near);
   if (status == NEAP_OK && planning_fits(p)) status = planning_improve(p, out);
@@ -142,12 +144,12 @@ static neap_status plan_step(const neap_step *step, uint64_t limit, const struct
   return status;
 }
 
-/* A step with more or larger values than can be searched is one that the row does not take. */
+/* A step with more or larger values than can be searched is not for this planner: NEAP_OVER_BUDGET. */
 static neap_status take(neap_status status) {
   return status == NEAP_TOO_LARGE ? neap_fail(NEAP_OVER_BUDGET, "%s", neap_error_message()) : status;
 }
 
-/* The step is planned in mirrored order, where that is clearly better than the one that was given. */
+/* Plans the step in mirrored order if that is clearly better than the given order. */
 neap_status plan_neap(const neap_step *step, uint64_t budget, const struct planner_options *options,
                       struct schedule *out) {
   RETURN_IF(budget < plan_lower_bound(step), NEAP_OVER_BUDGET,

@@ -1,4 +1,4 @@
-/* The row `neap`: Neap's own planner (docs/design/planning.md). */
+/* The planner `neap`: Neap's own (docs/design/planning.md). */
 #ifndef NEAP_SEARCH_PLAN_NEAP_H
 #define NEAP_SEARCH_PLAN_NEAP_H
 

@@ -1,4 +1,4 @@
-/* See planning.h. */
+/* Searches in parallel under one limit: see planning.h. */
 #include "search/planning.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@
 #include "step/simulate.h"
 #include "step/tuning.h"
 
-/* Of a whole plan, in units of the timeline: a few hundredths of a second for ten nodes, below a second for a
- * few hundred, a few seconds for ten thousand. */
+/* Returns the work of one plan, in units of the timeline: some hundredths of a second for ten nodes, less
+ * than a second for a few hundred, a few seconds for ten thousand. */
 static int64_t work_for(int64_t nodes) {
   return nodes < PLAN_WORK_NODES
              ? nodes * PLAN_WORK_EACH
@@ -54,7 +54,7 @@ static neap_status mend(const struct planning *p, struct search *search) {
   return needed ? search_mend(search, p->work / 4) : NEAP_OK;
 }
 
-/* A search from a valid schedule, brought towards the limit. */
+/* Starts a search from a valid schedule and brings it towards the limit. */
 static neap_status descend_from(const struct planning *p, const struct schedule *start, uint32_t seed,
                                 bool radial, struct search **out) {
   struct search *search;
@@ -65,7 +65,7 @@ static neap_status descend_from(const struct planning *p, const struct schedule 
   return p->step->node_count > LARGE_STEP ? NEAP_OK : mend(p, search);
 }
 
-/* In a large step that takes seconds: only where nothing fits. */
+/* Mends all candidates only if none fits, as this takes seconds in a large step. */
 static neap_status mend_all(struct planning *p) {
   for (int i = 0; i < p->count; i++) {
     const int64_t before = p->candidates[i]->timeline.work;
@@ -75,7 +75,7 @@ static neap_status mend_all(struct planning *p) {
   return NEAP_OK;
 }
 
-/* Takes the search over; NULL: none. */
+/* Takes ownership of the search; NULL: none. */
 static void enter(struct planning *p, struct search *search) {
   if (search == NULL) return;
   p->candidates[p->count++] = search;
@@ -89,7 +89,7 @@ neap_status planning_add(struct planning *p, const struct schedule *start, bool 
   return status;
 }
 
-/* What a candidate begins with: what another row finds within the limit, a schedule that needs little more,
+/* The start of a candidate: another planner's schedule within the limit, a schedule that needs little more,
  * or the step as it is. */
 struct start {
   planner_function *row;       /* NULL: no row */
@@ -117,7 +117,8 @@ static neap_status run_start(const struct planning *p, struct start *start) {
   return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
 }
 
-/* There is time for it, and for a quick look nothing that fits was found by one before it. */
+/* Returns true if there is time for this start and, in a quick look, no start before it found a schedule that
+ * fits. */
 static bool is_due(const struct planning *p, const struct start *starts, int which) {
   if (which > 0 && planning_is_late(p)) return false;
   for (int i = 0; is_quick(p) && i < which; i++)
@@ -173,7 +174,7 @@ struct search *planning_best(struct planning *p) {
   return p->candidates[0];
 }
 
-/* Tells the caller, on its own thread, of the best so far. */
+/* Reports the best so far to the caller, on its own thread. */
 static void report(struct planning *p, const struct search *search) {
   const struct timeline *t = &search->timeline;
   if (p->options->progress == NULL) return;
@@ -187,7 +188,7 @@ static void report(struct planning *p, const struct search *search) {
   if (omp_get_thread_num() == 0) p->options->progress(&progress, p->options->context);
 }
 
-/* One candidate for this much work, in pieces with a report after each. */
+/* Runs one candidate for this much work, in pieces with a report after each. */
 static neap_status advance(struct planning *p, struct search *search, int64_t work) {
   enum { PIECE = 1 << 20 };
   const bool quick = is_quick(p);
@@ -200,8 +201,8 @@ static neap_status advance(struct planning *p, struct search *search, int64_t wo
   return NEAP_OK;
 }
 
-/* The first this many, each for this much work. None looks at another, so that the plan is the same for any
- * number of threads. A quick look takes the first that fits. */
+/* Runs the first `count` candidates, each for this much work. None looks at another, so the plan is the same
+ * for any number of threads. A quick look takes the first that fits. */
 static neap_status advance_all(struct planning *p, int count, int64_t work) {
   struct ending ended[CANDIDATE_LIMIT] = {{NEAP_OK, ""}};
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request)                                           \
@@ -224,7 +225,7 @@ static neap_status race(struct planning *p) {
   return NEAP_OK;
 }
 
-/* Where the caller gave time, the best two share what is left of it. */
+/* If the caller gave time, the best two share the rest of it. */
 static neap_status go_on(struct planning *p) {
   while (p->options->effort == EFFORT_LONG && !done(p)) {
     const int count = p->count < 2 ? p->count : 2;

@@ -28,20 +28,20 @@ static struct table *table_of(const struct rotor *r, int32_t p, int32_t a, int32
   return &r->tables[p][(size_t)a * (size_t)r->count + (size_t)b];
 }
 
-/* What stages a .. b hold in mode p. */
+/* Returns the slots that stages a .. b hold in mode p. */
 static int32_t held(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
   return r->held[p][b + 1] - r->held[p][a];
 }
 
 /* ---- Splits ---- */
 
-/* A sweep over the stretch may leave what modes below this hold. */
+/* Returns the number of modes: a sweep over the stretch may leave the values of modes below it. */
 static int32_t modes_left(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
   return p == 0 && (b == r->count - 1 || b - a < ROTOR_EXACT) ? r->modes : 0;
 }
 
-/* Is a split tried, `before` and `after` stages away from the ends? Of every doubling of the distance beyond
- * ROTOR_EXACT / 2, as many. */
+/* Returns true if a split is tried that is `before` and `after` stages away from the ends. Every doubling of
+ * the distance beyond ROTOR_EXACT / 2 has the same number of splits. */
 static bool is_split(int32_t before, int32_t after) {
   const int32_t distance = before < after ? before : after;
   int32_t apart = 1;
@@ -57,8 +57,9 @@ static int32_t count_splits(int32_t length) {
 
 /* ---- Sequences of the same kinds ---- */
 
-/* For a, from the longest common sequences of a + 1 with all later stages: another start and how far it runs
- * along with a. `common`: [count + 1], by start; to be used from the last a down. */
+/* Finds, for a, another start whose stages are the same as a's for as long as possible, and that length. It
+ * uses the longest common sequences of a + 1 with all later stages. `common`: [count + 1], by start; call
+ * with the last a first. */
 static int32_t find_twin(const struct rotor_stage *stages, int32_t count, int32_t a, int32_t *common,
                          int32_t *length) {
   int32_t twin = a;
@@ -95,8 +96,8 @@ double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes
 
 static int32_t largest(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* A sweep of stages a .. j - 1 in mode p that leaves behind what mode q holds (nothing more when q = p): sum
- * of costs, and peak above the gradient. */
+/* A sweep of stages a .. j - 1 in mode p that leaves the values of mode q (no more if q = p): sum of costs,
+ * and peak above the gradient. */
 struct sweep {
   const struct rotor *rotor;
   int32_t p, q, a, peak;
@@ -128,7 +129,7 @@ static struct split split_at(const struct sweep *w, int32_t j, int32_t b) {
   return s;
 }
 
-/* Slots that option k of stage a needs itself, in mode p. */
+/* Returns the slots that option k of stage a itself needs in mode p. */
 static int32_t now_needs(const struct rotor *r, int32_t p, int32_t a, int32_t k, int32_t b) {
   const struct rotor_option *option = &r->stages[a].modes[p].options[k];
   return largest(
@@ -171,7 +172,7 @@ static void add_now(const struct rotor *r, int32_t p, int32_t a, int32_t b, stru
   }
 }
 
-/* For m < `end`: beyond it nothing is cheaper than what `now` does. */
+/* Adds the splits for m < `end`; beyond it nothing is cheaper than `now`. */
 static void add_later(const struct rotor *r, int32_t p, int32_t q, int32_t a, int32_t b, int32_t end,
                       struct table *t) {
   struct sweep sweep = {.rotor = r, .p = p, .q = q, .a = a};
@@ -199,9 +200,9 @@ static float least_leaf(const struct rotor_mode *mode) {
   return least;
 }
 
-/* No plan is cheaper: each stage but the last either runs as an option of mode p, or is swept over and later
- * done as an option or leaf of any mode. `sum`: of the stages before b; for b from a on, one after the other.
- */
+/* Returns a bound on the cost of any plan: each stage but the last either runs as an option of mode p, or is
+ * swept over and later done as an option or leaf of any mode. `sum`: of the stages before b; call for b from
+ * a on, in order. */
 static float bound_on(const struct rotor *r, int32_t p, int32_t b, float *sum) {
   const struct rotor_mode *modes = r->stages[b].modes;
   const float bound = *sum + least_leaf(&modes[p]);
@@ -227,12 +228,12 @@ static void fill(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
   while (t->from <= t->limit && t->cost[t->from] == INFINITY) t->from++;
 }
 
-/* Stages from `start` on that are of the same kinds as those from a later start. */
+/* A run of stages from `start` on that are of the same kinds as those from a later start. */
 struct twin {
   int32_t start, length;
 };
 
-/* Shorter stretches first; those of one length need nothing of each other. `twins`: [count], by start. */
+/* Fills shorter stretches first; those of one length are independent. `twins`: [count], by start. */
 static neap_status fill_all(const struct rotor *r, const struct twin *twins) {
   for (int32_t length = 0; length < r->count; length++) {
     TRY(stop_check());
@@ -247,7 +248,7 @@ static neap_status fill_all(const struct rotor *r, const struct twin *twins) {
   return stop_check(); /* tables that were left without costs are of no use */
 }
 
-/* All but those that are copies of a twin's. `common`: scratch, zero. */
+/* Adds all tables except copies of a twin's. `common`: scratch, zero. */
 static neap_status add_tables(struct rotor *r, int32_t *common, struct twin *twins) {
   for (int32_t a = r->count; a-- > 0;) {
     TRY(stop_check());
@@ -311,9 +312,9 @@ float rotor_cost(const struct rotor *rotor, int32_t slots) {
   return slots < 0 ? INFINITY : table_of(rotor, 0, 0, rotor->count - 1)->cost[slots];
 }
 
-/* ---- The way back ---- */
+/* ---- Tracing ---- */
 
-/* Where the tracing stands: opt(p, m, a, b). */
+/* The state of the tracing: opt(p, m, a, b). */
 struct state {
   int32_t p, m, a, b;
 };
@@ -344,7 +345,7 @@ static neap_status trace_later(const struct rotor *r, struct state at, int32_t q
   return trace(r, (struct state){q, at.m + split->freed, at.a, j - 1}, out);
 }
 
-/* The best split with a sweep from mode p that leaves q; *best falls where one is better. */
+/* Finds the best split with a sweep from mode p that leaves q, if it is below *best, which it lowers. */
 static int32_t find_split(const struct rotor *r, struct state at, int32_t q, float *best, struct split *out) {
   struct sweep sweep = {.rotor = r, .p = at.p, .q = q, .a = at.a};
   int32_t found = -1;
@@ -359,7 +360,7 @@ static int32_t find_split(const struct rotor *r, struct state at, int32_t q, flo
   return found;
 }
 
-/* The candidate that gave opt(p, m, a, b): the tables hold no decisions, which would double them. */
+/* Finds the candidate that gave opt(p, m, a, b). The tables hold no decisions, which would double them. */
 static neap_status trace(const struct rotor *r, struct state at, chain_operations *out) {
   if (at.a == at.b) return trace_leaf(r, at, out);
   const struct rotor_mode *mode = &r->stages[at.a].modes[at.p];
@@ -382,6 +383,6 @@ static neap_status trace(const struct rotor *r, struct state at, chain_operation
 
 neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out) {
   RETURN_IF(rotor_cost(rotor, slots) == INFINITY, NEAP_OVER_BUDGET,
-            "rotor: no way through the chain in %d slots", slots);
+            "rotor: the chain cannot be run in %d slots", slots);
   return trace(rotor, (struct state){0, slots, 0, rotor->count - 1}, out);
 }

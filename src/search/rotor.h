@@ -28,7 +28,7 @@
 #include "base/region.h"
 #include "search/chain_operation.h"
 
-/* A way to run a stage now and use what it keeps later. */
+/* A way to run a stage now and to use later what it keeps. */
 struct rotor_option {
   int32_t kept;          /* slots between its forward and its backward part, without boundary s */
   int32_t forward_peak;  /* slots while it runs forward: what it keeps, boundary s, transients */
@@ -36,7 +36,7 @@ struct rotor_option {
   float cost;            /* forward and backward together */
 };
 
-/* A way to run a stage forward and at once backward. */
+/* A way to run a stage forward and directly backward. */
 struct rotor_leaf {
   int32_t peak;
   float cost;
@@ -55,30 +55,30 @@ struct rotor_mode {
 
 struct rotor_stage {
   int32_t input;    /* slots of boundary s - 1 */
-  int32_t gradient; /* slots of the gradients that are there when the backward pass comes to s */
+  int32_t gradient; /* slots of the gradients that exist when the backward pass reaches s */
   int32_t kind;     /* stages of one kind are the same in every field: their tables are shared */
   struct rotor_mode modes[ROTOR_MODES];
 };
 
 struct rotor; /* the tables for all memories up to a limit */
 
-/* Fills the tables of `modes` modes for all m up to `slots`. The stages are read as long as the tables live.
- * Up to ROTOR_EXACT stages every split j is tried; of a longer stretch all those within ROTOR_EXACT / 2 of
- * its ends and ever fewer towards its middle. O(distinct (a, b) x splits x slots) time, O(distinct (a, b) x
- * slots) memory; stretches of the same kinds are one. */
+/* Fills the tables of `modes` modes for all m up to `slots`. The stages must live as long as the tables. Up
+ * to ROTOR_EXACT stages every split j is tried; of a longer stretch all those within ROTOR_EXACT / 2 of its
+ * ends and ever fewer towards its middle. O(distinct (a, b) x splits x slots) time, O(distinct (a, b) x
+ * slots) memory; stretches of the same kinds count once. */
 enum { ROTOR_EXACT = 24 };
 neap_status rotor_create(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots,
                          struct rotor **out);
 void rotor_free(struct rotor *rotor);
 
-/* About how many additions rotor_create does: to choose slots, or how far a chain is coarsened first. */
+/* Returns about how many additions rotor_create does: to choose the slots, or how far to coarsen a chain. */
 double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes, int32_t slots);
 
-/* Least cost within `slots`; INFINITY: none. */
+/* Returns the least cost within `slots`; INFINITY: none. */
 float rotor_cost(const struct rotor *rotor, int32_t slots);
 
-/* The operations that reach rotor_cost(); choices are options and leaves of the modes. They are appended to
- * `out`. NEAP_OVER_BUDGET: none do. */
+/* Appends to `out` the operations that reach rotor_cost(); choices are options and leaves of the modes.
+ * NEAP_OVER_BUDGET: none exist. */
 neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The row `rotor`: stages with their options in slots, the tables, and the internal budget whose schedule the
- * simulator finds cheapest within the real one. */
+/* The planner `rotor`: stages with their options in slots, the tables, and the internal budget whose schedule
+ * the simulator finds cheapest within the real one. */
 #include "search/rotor_plan.h"
 
 #include <math.h>
@@ -41,7 +41,8 @@ static int32_t slots_of(double slot, uint64_t bytes) {
 
 /* ---- Kinds ---- */
 
-/* Does another cost and keep no more? Peaks may be a little higher: they seldom bind. */
+/* Returns true if another option costs and keeps no more. Its peaks may be a little higher: they seldom
+ * bind. */
 static bool option_dominated(const struct rotor_option *options, int32_t count, const struct rotor_option *o,
                              int32_t slack) {
   for (int32_t i = 0; i < count; i++)
@@ -94,7 +95,7 @@ static neap_status create_kind(struct rotor_plan *p, int32_t s) {
   return NEAP_OK;
 }
 
-/* Stages of one class are of one kind when as much passes them by. */
+/* Finds the kinds: stages of one class are of one kind if the same number of bytes passes them. */
 static neap_status find_kinds(struct rotor_plan *p) {
   const struct chain *chain = &p->plan.chain;
   p->stages = region_alloc(&p->region, (size_t)chain->stage_count, sizeof *p->stages);
@@ -144,7 +145,8 @@ static double rounding(double slot, uint64_t bytes) {
   return fabs((double)slots_of(slot, bytes) * slot - (double)bytes);
 }
 
-/* Sizes are often multiples of a common one: of slots up to a fifth smaller, the one that loses least. */
+/* Chooses the slot. Sizes are often multiples of a common one: of slots up to a fifth smaller, takes the one
+ * that loses least. */
 static double choose_slot(const struct rotor_plan *p, double largest) {
   double best = largest, least = INFINITY;
   for (int i = 0; i < 64; i++) {
@@ -162,7 +164,7 @@ static double choose_slot(const struct rotor_plan *p, double largest) {
 
 /* ---- Schedules ---- */
 
-/* From choices of the tables to the stages' own. */
+/* Translates choices of the tables to the stages' own. */
 static void name_options(struct rotor_plan *p) {
   for (size_t i = 0; i < p->operations.count; i++) {
     struct chain_operation *o = &p->operations.data[i];
@@ -174,7 +176,7 @@ static void name_options(struct rotor_plan *p) {
   }
 }
 
-/* The schedule for one internal budget. */
+/* Makes the schedule for one internal budget. */
 static neap_status try_slots(struct rotor_plan *p, const struct rotor *rotor, int32_t slots, bool *fits) {
   struct simulation score;
   p->operations.count = 0;
@@ -185,7 +187,7 @@ static neap_status try_slots(struct rotor_plan *p, const struct rotor *rotor, in
   return NEAP_OK;
 }
 
-/* `count` internal budgets from `from` on, each with another cost than the one before it. */
+/* Tries `count` internal budgets from `from` on, each with another cost than the one before it. */
 static neap_status try_neighbours(struct rotor_plan *p, const struct rotor *rotor, int32_t from, int32_t way,
                                   int32_t least, int32_t most, int32_t count) {
   bool fits;
@@ -197,8 +199,8 @@ static neap_status try_neighbours(struct rotor_plan *p, const struct rotor *roto
   return NEAP_OK;
 }
 
-/* The largest internal budget that fits, by bisection, and others near it: peaks do not quite rise with it.
- */
+/* Tries the largest internal budget that fits, by bisection, and others near it, as peaks do not quite rise
+ * with it. */
 static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor, int32_t slots) {
   int32_t least = 0;
   while (least <= slots && rotor_cost(rotor, least) == INFINITY) least++;
@@ -220,13 +222,14 @@ static neap_status search_budget(struct rotor_plan *p, const struct rotor *rotor
   return try_neighbours(p, rotor, low, -1, least, slots, p->plan.effort == EFFORT_QUICK ? 0 : count);
 }
 
-/* How finely is looked: slots of the budget, and sets of kept values that are tried for a class of stages. */
+/* The fineness of the search: slots of the budget, and sets of kept values that are tried for a class of
+ * stages. */
 struct fineness {
   int32_t slots, sets;
 };
 static const struct fineness fine = {ROTOR_SLOTS, ROTOR_SETS}, coarse = {ROTOR_SLOTS_QUICK, ROTOR_SETS_QUICK};
 
-/* More slots where they cost little. */
+/* Chooses more slots if they cost little. */
 static int32_t choose_slots(const struct rotor_plan *p, struct fineness fineness) {
   const double work = rotor_work(p->stages, p->plan.chain.stage_count, STAGE_MODES, 1);
   if (p->plan.effort == EFFORT_QUICK || work * fineness.slots >= ROTOR_SMALL_WORK) return fineness.slots;
@@ -250,7 +253,7 @@ static neap_status solve(struct rotor_plan *p, struct fineness fineness) {
   return status;
 }
 
-/* A chain whose tables would take too long is cut into fewer stages. */
+/* Prepares the chain; if its tables would take too long, it is cut into fewer stages. */
 static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t budget,
                            const struct planner_options *options, struct fineness fineness,
                            struct schedule *out) {
@@ -268,7 +271,8 @@ static neap_status prepare(struct rotor_plan *p, const neap_step *step, uint64_t
   }
 }
 
-/* What can be met must not depend on effort: where the fine look finds nothing, the quick one is taken. */
+/* Searches. Effort must not change which budgets are met, so the quick search follows a fine one that finds
+ * nothing. */
 static neap_status search(struct rotor_plan *p, const neap_step *step, uint64_t budget,
                           const struct planner_options *options, struct schedule *out) {
   if (options->effort != EFFORT_QUICK) {
@@ -286,8 +290,8 @@ static neap_status search(struct rotor_plan *p, const neap_step *step, uint64_t 
 
 neap_status plan_rotor(const neap_step *step, uint64_t budget, const struct planner_options *options,
                        struct schedule *out) {
-  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET, "rotor: what is resident alone needs %llu bytes",
-            (unsigned long long)step->resident_bytes);
+  RETURN_IF(budget < step->resident_bytes, NEAP_OVER_BUDGET,
+            "rotor: the resident tensors alone need %llu bytes", (unsigned long long)step->resident_bytes);
   struct rotor_plan p = {0};
   neap_status status = search(&p, step, budget, options, out);
   if (status == NEAP_OK) status = chain_verdict(&p.plan, "rotor");

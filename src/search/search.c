@@ -18,7 +18,7 @@ static double energy(const struct search *s) {
   return s->timeline.cost + s->price * (double)s->timeline.excess;
 }
 
-/* ---- Changes that can be taken back ---- */
+/* ---- Changes that can be undone ---- */
 
 static int32_t insert(struct search *s, int32_t node, int32_t successor, bool moving) {
   if (s->change_count == CHANGE_LIMIT) return -1;
@@ -42,7 +42,7 @@ static bool unread(const struct timeline *t, int32_t run) {
   return true;
 }
 
-/* With it goes what nobody reads any longer. */
+/* Removes a run, and with it the runs that then have no reader. */
 static bool take_out(struct search *s, int32_t run) {
   const struct timeline *t = &s->timeline;
   const int32_t first_link = t->runs[run].first_link, reads = t->readings[t->runs[run].node].read_count;
@@ -78,7 +78,7 @@ static void spare_later_run(struct search *s, int32_t run) {
   if (take_out(s, later) && energy(s) > before) take_back_to(s, count);
 }
 
-/* The last user of a slot before the run that reads it last. */
+/* Returns the last user of a slot before the run that reads it last. */
 static int32_t last_but_one(const struct timeline *t, const struct slot *slot) {
   int32_t last = slot->run;
   for (int32_t link = slot->readers; link >= 0; link = t->links[link].next) {
@@ -88,8 +88,8 @@ static int32_t last_but_one(const struct timeline *t, const struct slot *slot) {
   return last;
 }
 
-/* What it may bring at most to make again what a run reads, in the place of holding it until there; 0 where
- * it cannot pay. */
+/* Returns an upper bound on the gain of making a run's input again instead of holding it until then; 0 if it
+ * cannot pay. */
 static double gain_of_read(struct search *s, int32_t run, int32_t read) {
   struct timeline *t = &s->timeline;
   const struct slot *slot = &t->slots[t->links[t->runs[run].first_link + read].slot];
@@ -99,8 +99,8 @@ static double gain_of_read(struct search *s, int32_t run, int32_t read) {
   return gain > 0 ? gain : 0;
 }
 
-/* Puts a run of a node before `successor`. Where that takes over all readers of the run before it, it was a
- * move. -1: not possible. */
+/* Inserts a run of a node before `successor`; -1: not possible. If that takes over all readers of the run
+ * before it, it was a move. */
 static int32_t run_before(struct search *s, int32_t node, int32_t successor) {
   const struct timeline *t = &s->timeline;
   const bool repeatable = t->step->nodes[node].repeatable;
@@ -111,9 +111,9 @@ static int32_t run_before(struct search *s, int32_t node, int32_t successor) {
   return moved || repeatable ? run : -1;
 }
 
-/* Makes a node's outputs again before `successor`, and what it reads too, where that pays more than holding
- * it until there. False as soon as it is clear that the energy will not be below `bound`; the changes stay to
- * be taken back. */
+/* Makes a node's outputs again before `successor`, and its inputs too, if that pays more than holding them
+ * until then. Returns false as soon as the energy cannot get below `bound`; the changes stay, for the caller
+ * to undo. */
 static bool make_again(struct search *s, int32_t node, int32_t successor, double bound) {
   const struct timeline *t = &s->timeline;
   const int32_t run = run_before(s, node, successor), reads = t->readings[node].read_count;
@@ -134,7 +134,7 @@ static bool make_again(struct search *s, int32_t node, int32_t successor, double
 
 /* ---- One run ---- */
 
-/* The reader of a slot that comes next behind `run`; -1: none. */
+/* Returns the first reader of a slot after `run`; -1: none. */
 static int32_t next_reader(const struct timeline *t, const struct slot *slot, int32_t run) {
   int32_t next = -1;
   for (int32_t link = slot->readers; link >= 0; link = t->links[link].next) {
@@ -144,7 +144,7 @@ static int32_t next_reader(const struct timeline *t, const struct slot *slot, in
   return next;
 }
 
-/* Tries to do without a run, and else to make its outputs again before each of their reads: whatever lowers
+/* Tries to do without a run, or else to make its outputs again before each of their reads, whatever lowers
  * the energy. */
 static void improve_run(struct search *s, int32_t run) {
   struct timeline *t = &s->timeline;
@@ -170,7 +170,7 @@ static void improve_run(struct search *s, int32_t run) {
   }
 }
 
-/* A run may stand anywhere behind `after` (-1: from the start) and before `before`. */
+/* Finds the range of a run: it may be anywhere after `after` (-1: from the start) and before `before`. */
 static void find_range(const struct timeline *t, int32_t run, int32_t *after, int32_t *before) {
   const struct run *r = &t->runs[run];
   *after = r->previous;
@@ -184,12 +184,12 @@ static void find_range(const struct timeline *t, int32_t run, int32_t *after, in
       if (timeline_before(t, t->links[link].reader, *before)) *before = t->links[link].reader;
 }
 
-/* The run that one would stand before which comes right behind `after` (-1: at the start). */
+/* Returns the run right after `after` (-1: the first run), before which a moved run goes. */
 static int32_t place_behind(const struct timeline *t, int32_t after) {
   return after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
 }
 
-/* A few steps earlier or later within its range: the run that it would stand before. */
+/* Returns the run before which a run goes if it moves a few places earlier or later within its range. */
 static int32_t near_place(struct search *s, int32_t run, int32_t after, int32_t before, uint32_t most) {
   const struct timeline *t = &s->timeline;
   const bool later = draw(s, 2);
@@ -203,7 +203,7 @@ static int32_t near_place(struct search *s, int32_t run, int32_t after, int32_t 
   return later ? timeline_successor(t, successor) : successor;
 }
 
-/* Another place for a run: as late as can be, as early as can be, or near by. */
+/* Moves a run: as late as possible, as early as possible, or nearby. */
 static bool shift(struct search *s, int32_t run) {
   const struct timeline *t = &s->timeline;
   int32_t after, before, successor;
@@ -219,10 +219,11 @@ static bool shift(struct search *s, int32_t run) {
   return insert(s, t->runs[run].node, successor, true) >= 0 && take_out(s, run);
 }
 
-/* Whether less lives for less long now. */
+/* Returns true if the area fell: fewer bytes live for less time. */
 static bool is_smaller(const struct timeline *t, uint64_t area) { return (int64_t)(t->area - area) < 0; }
 
-/* To a place that is as good only where that makes the area smaller, unless it drifts. */
+/* Moves a run if that lowers the energy; to a place that is equally good only if the area falls, unless the
+ * search drifts. */
 static void improve_place(struct search *s, int32_t run) {
   const int32_t count = s->change_count;
   const double before = energy(s);
@@ -235,7 +236,7 @@ static void improve_place(struct search *s, int32_t run) {
 
 /* ---- Tidying up ---- */
 
-/* Bytes that live from a run on, less those that end with it. */
+/* Returns the bytes that live from a run on, less those that end with it. */
 static int64_t added_by(const struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
   int64_t bytes = 0;
@@ -248,8 +249,8 @@ static int64_t added_by(const struct timeline *t, int32_t run) {
   return bytes;
 }
 
-/* A run as late as can be where more begins than ends with it, else as early as can be; whether it is moved.
- */
+/* Moves a run as late as possible if more bytes begin than end with it, else as early as possible; returns
+ * true if it moved. */
 static bool tidy_run(struct search *s, int32_t run) {
   const struct timeline *t = &s->timeline;
   const int64_t excess = t->excess, added = added_by(t, run);
@@ -287,7 +288,7 @@ struct stretch {
   int32_t first, end; /* node ids */
 };
 
-/* Improves the runs of the stretches' nodes in random order. `for_good`: no change will be taken back. */
+/* Improves the runs of the stretches' nodes in random order. `for_good`: no change will be undone. */
 static neap_status sweep(struct search *s, const struct stretch *stretches, int count, bool for_good) {
   const struct timeline *t = &s->timeline;
   s->runs.count = 0;
@@ -306,7 +307,7 @@ static neap_status sweep(struct search *s, const struct stretch *stretches, int 
   return NEAP_OK;
 }
 
-/* What can be spared once the limit is kept: at this price nothing goes above it. */
+/* Saves cost once the limit is kept: at this price nothing exceeds it. */
 static neap_status spare(struct search *s, const struct stretch *stretches, int count, bool for_good) {
   if (s->timeline.excess > 0) return NEAP_OK;
   s->price = s->timeline.step->base_cost * 2 + 1;
@@ -331,7 +332,7 @@ neap_status search_descend(struct search *s, int64_t work) {
 
 /* ---- Ruin and recreate ---- */
 
-/* Around a node that is made again, or near the highest place over the limit, or anywhere. */
+/* Picks a node that is made again, or one near the highest position over the limit, or any node. */
 static int32_t random_centre(struct search *s) {
   const struct timeline *t = &s->timeline;
   const uint32_t kind = draw(s, 8);
@@ -350,7 +351,7 @@ static int32_t random_centre(struct search *s) {
 
 enum { STRETCH_LIMIT = 64 };
 
-/* Up to three in the order of the step; disjoint, as a run must not be swept twice. */
+/* Picks up to three stretches in the order of the step; disjoint, as a run must not be swept twice. */
 static int random_stretches(struct search *s, struct stretch *out) {
   const int32_t nodes = s->timeline.step->node_count;
   const int wanted = 1 + (int)draw(s, RUIN_STRETCHES);
@@ -368,7 +369,8 @@ static int random_stretches(struct search *s, struct stretch *out) {
   return count;
 }
 
-/* A node that makes what this one reads, or one of the first that read what it makes; -1: none exists. */
+/* Picks a node that makes an input of this one, or one of the first readers of its outputs; -1: none
+ * exists. */
 static int32_t random_neighbour(struct search *s, int32_t node) {
   enum { FIRST = 8 };
   const struct timeline *t = &s->timeline;
@@ -384,8 +386,8 @@ static int32_t random_neighbour(struct search *s, int32_t node) {
   return link < 0 || t->links[link].reader == t->end ? -1 : t->runs[t->links[link].reader].node;
 }
 
-/* Nodes around a centre in the graph, each a stretch of its own: a radial ruin (Schrimpf et al. 2000). What
- * is near in the graph can be far in the order. */
+/* Picks nodes around a centre in the graph, each a stretch of its own: a radial ruin (Schrimpf et al. 2000).
+ * Neighbours in the graph can be far apart in the order. */
 static int radial_stretches(struct search *s, struct stretch *out) {
   const int wanted = 2 << draw(s, 6);
   const int32_t centre = random_centre(s);
@@ -409,7 +411,7 @@ static void forget_repeats(struct search *s, const struct stretch *stretch, uint
   }
 }
 
-/* `exchange`: what may be paid for a byte less above the limit at one position; 0: whatever it takes. */
+/* Rebuilds. `exchange`: the price of a byte less above the limit at one position; 0: any price. */
 static neap_status rebuild(struct search *s, double exchange) {
   struct timeline *t = &s->timeline;
   struct stretch stretches[STRETCH_LIMIT];
@@ -435,7 +437,7 @@ static neap_status rebuild(struct search *s, double exchange) {
   return NEAP_OK;
 }
 
-/* Down to the limit here and there, at an exchange that doubles where it brings nothing. */
+/* Brings single positions down to the limit, at an exchange that doubles if it brings nothing. */
 static neap_status ease(struct search *s, int64_t work) {
   const struct timeline *t = &s->timeline;
   const int64_t end = t->work + work;

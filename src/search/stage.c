@@ -7,7 +7,7 @@
 #include "step/simulate.h"
 #include "step/tuning.h"
 
-/* Nodes of the small step: local number i of the stage stands at i + 1 before the turn, at i + 2 after it. */
+/* Returns the small step's node for local number i of the stage: i + 1 before the turn, i + 2 after it. */
 static int32_t node_of(const struct stage *s, int32_t local) { return local + 1 + (local >= s->forward); }
 static int32_t turn_of(const struct stage *s) { return s->forward + 1; }
 static int32_t last_of(const struct stage *s) { return s->forward + s->backward + 2; }
@@ -43,8 +43,8 @@ static uint64_t bytes_of(const neap_step *step, const int32_t *tensors, int32_t 
   return bytes;
 }
 
-/* A run of the small step: forward, the turn, `first` and then the backward part. Places of the schedule
- * where `first` and the backward part begin are given; the peaks are the simulator's. */
+/* Runs the small step: forward, the turn, `first` and then the backward part. Gives the positions at which
+ * `first` and the backward part begin; the peaks are the simulator's. */
 static neap_status run_option(const struct stage *s, struct simulator *simulator, const int32_t *first,
                               int32_t first_count, const struct stage_option *option, int32_t *after,
                               int32_t *backward, int32_t *end) {
@@ -138,7 +138,7 @@ static neap_status run(struct listing *l, int32_t v) {
   return vector_push(&l->backward, v - 1);
 }
 
-/* Makes a value after what it misses; the stack is of nodes whose inputs are looked at. */
+/* Makes a value after the values that it lacks. The stack holds nodes whose inputs are being made. */
 static neap_status make_value(struct listing *l, int32_t t) {
   const neap_step *step = l->stage->step;
   TRY(vector_push(&l->stack, step->tensors[t].producer));
@@ -158,7 +158,7 @@ static neap_status make_value(struct listing *l, int32_t t) {
   return NEAP_OK;
 }
 
-/* What a node has made others make again goes, but for what it read itself. */
+/* Drops the values that were made again for a node, except its own inputs. */
 static void drop_made(struct listing *l, const struct step_node *node) {
   size_t left = 0;
   for (size_t i = 0; i < l->made.count; i++)
@@ -169,8 +169,8 @@ static void drop_made(struct listing *l, const struct step_node *node) {
   l->made.count = left;
 }
 
-/* Updates move behind the last reader of what they change: that may be one that runs again, or an update that
- * moves itself. `place`: the position behind which a node goes; its own where it stays. */
+/* Moves updates after the last reader of the tensors that they change: it may be a node that runs again, or
+ * an update that moves itself. `place`: the position after which a node goes; its own if it stays. */
 static neap_status settle_updates(struct listing *l) {
   const neap_step *step = l->stage->step;
   const size_t count = l->backward.count;
@@ -200,7 +200,7 @@ static neap_status settle_updates(struct listing *l) {
   return NEAP_OK;
 }
 
-/* *too_long: what is dropped would be made again too often. */
+/* Lists the backward nodes. *too_long: dropped values would be made again too often. */
 static neap_status list_backward(struct listing *l, bool *too_long) {
   struct stage *s = l->stage;
   const neap_step *step = s->step;
@@ -220,8 +220,8 @@ static neap_status list_backward(struct listing *l, bool *too_long) {
   return settle_updates(l);
 }
 
-/* Forward nodes that the values in `need` are made by and from, in order; of the last stage all: it runs
- * forward once. */
+/* Lists the forward nodes that make the values in `need`, in order; for the last stage all of them, as it
+ * runs forward once. */
 static neap_status list_forward(struct listing *l, ids *list) {
   const struct stage *s = l->stage;
   const bool all = s->stage == s->chain->stage_count - 1;
@@ -243,7 +243,7 @@ static neap_status list_forward(struct listing *l, ids *list) {
   return NEAP_OK;
 }
 
-/* Lists for what is kept; and an option of them, unless they are too long. */
+/* Makes the lists for the kept values, and an option of them unless they are too long. */
 static neap_status add_kept(struct listing *l, bool lean) {
   const struct stage *s = l->stage;
   const struct step_node *turn = &s->step->nodes[turn_of(s)];
@@ -271,9 +271,9 @@ static neap_status add_kept(struct listing *l, bool lean) {
   return add_measured(l->stage, &l->simulator, l->mode, &lists);
 }
 
-/* ---- Which values are kept ---- */
+/* ---- Choosing kept values ---- */
 
-/* Values inside that the backward part reads: large ones are candidates, small ones are kept. */
+/* Finds the values inside that the backward part reads: large ones are candidates, small ones are kept. */
 static neap_status find_candidates(struct listing *l) {
   const struct stage *s = l->stage;
   const neap_step *step = s->step;
@@ -301,7 +301,7 @@ static void keep_all_candidates(struct listing *l, bool keep) {
   for (size_t i = 0; i < l->candidates.count; i++) l->kept[l->candidates.data[i]] = keep;
 }
 
-/* Every set of kept values. */
+/* Adds an option for every set of kept values. */
 static neap_status add_subsets(struct listing *l) {
   const uint32_t sets = (uint32_t)1 << l->candidates.count;
   for (uint32_t set = sets; set-- > 0;) { /* the full one first */
@@ -312,7 +312,7 @@ static neap_status add_subsets(struct listing *l) {
   return NEAP_OK;
 }
 
-/* The candidate, by its place in the list, that frees most bytes for what it costs to drop. */
+/* Finds the candidate, by its place in the list, that frees most bytes for the cost of dropping it. */
 static neap_status find_cheapest_drop(struct listing *l, const struct stage_option *now, size_t *out) {
   struct stage_mode *mode = &l->stage->modes[l->mode];
   double best = -1;
@@ -329,8 +329,8 @@ static neap_status find_cheapest_drop(struct listing *l, const struct stage_opti
   return NEAP_OK;
 }
 
-/* From all kept to none, one value dropped at a time; where trying each would take too long, the later ones
- * first. */
+/* Adds options from all values kept to none, dropping one at a time; if trying each would take too long, the
+ * later ones first. */
 static neap_status add_greedily(struct listing *l, int32_t effort) {
   ids *left = &l->candidates;
   struct stage_mode *mode = &l->stage->modes[l->mode];
@@ -363,8 +363,8 @@ static void begin_mode(struct listing *l, int32_t mode) {
   for (size_t t = 0; t < tensors; t++) l->there[t] = l->pinned[t] || l->stage->held[mode][t];
 }
 
-/* Costs of running forward again from the input and what is there: once for the output boundary alone, and
- * once for all that the backward part reads. */
+/* Finds the costs of running forward again from the input and the held values: once for the output boundary
+ * alone, and once for all that the backward part reads. */
 static neap_status forward_costs(struct listing *l, double *cost) {
   struct stage *s = l->stage;
   const struct step_node *turn = &s->step->nodes[turn_of(s)];
@@ -379,8 +379,9 @@ static neap_status forward_costs(struct listing *l, double *cost) {
   return NEAP_OK;
 }
 
-/* What mode holds: what the mode before it does, and the value that saves most work for its bytes; and the
- * small ones that the backward part reads, which else would be made again for their own sake. */
+/* Chooses what a mode holds: the values of the mode before it, the value that saves most work for its bytes,
+ * and the small values that the backward part reads and that would otherwise be made again for their own
+ * sake. */
 static neap_status choose_held(struct listing *l, int32_t mode) {
   struct stage *s = l->stage;
   const size_t tensors = (size_t)s->step->tensor_count;
@@ -439,7 +440,7 @@ static void listing_free(struct listing *l) {
   region_free(&l->region);
 }
 
-/* The options of one mode. */
+/* Adds the options of one mode. */
 static neap_status fill_mode(struct listing *l, int32_t mode, int32_t effort) {
   struct stage_mode *m = &l->stage->modes[mode];
   begin_mode(l, mode);

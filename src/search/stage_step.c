@@ -18,7 +18,7 @@ static bool is_resident(const struct extraction *x, int32_t t) {
   return x->chain->step->tensors[t].role != NEAP_ROLE_VALUE;
 }
 
-/* The local number of a tensor, given at first sight. */
+/* Gives the local number of a tensor, which is assigned at first sight. */
 static neap_status number_tensor(struct extraction *x, int32_t t, int32_t *local) {
   int32_t *known = &x->chain->scratch[t];
   if (*known < 0) {
@@ -50,7 +50,7 @@ static neap_status copy_node(struct extraction *x, int32_t v, struct step_node *
   return number_list(x, node->updates, node->update_count, &node->updates);
 }
 
-/* The boundary values of a cut as a list. */
+/* Lists the boundary values of a cut. */
 static neap_status list_boundary(struct extraction *x, int32_t cut, const int32_t **list, int32_t *count) {
   const struct chain_cuts *cuts = &x->chain->cuts;
   *count = 0;
@@ -59,7 +59,7 @@ static neap_status list_boundary(struct extraction *x, int32_t cut, const int32_
   return number_list(x, &cuts->values[cuts->cuts[cut].begin], *count, list);
 }
 
-/* Does a backward value live on when the stage is done? */
+/* Returns true if a backward value lives on when the stage is done. */
 static bool leaves(const struct extraction *x, int32_t t) {
   const neap_step *step = x->chain->step;
   if (step->tensors[t].is_output) return true;
@@ -68,7 +68,7 @@ static bool leaves(const struct extraction *x, int32_t t) {
   return false;
 }
 
-/* Gradients that come from other stages, and what is live at the end. */
+/* Lists the gradients that come from other stages, and the values that are live at the end. */
 static neap_status list_gradients(struct extraction *x, struct step_node *turn, struct step_node *last) {
   const struct chain *chain = x->chain;
   const size_t tensors = x->tensors.count;

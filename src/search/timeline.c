@@ -50,7 +50,8 @@ static void sum_up(struct timeline *t, int32_t place) {
   t->over[place] = sum.over;
 }
 
-/* A change touches the same few blocks many times: they are summed up once, at its end. */
+/* Sums up a block later: a change touches the same few blocks many times, so they are summed once, at its
+ * end. */
 static void sum_up_later(struct timeline *t, int32_t place) {
   const int32_t block = t->at[place];
   t->work++;
@@ -75,7 +76,8 @@ static void raise_within(struct timeline *t, int32_t place, int32_t from, int32_
   sum_up_later(t, place);
 }
 
-/* Positions (place, index) `from` to `to`, both included; nothing where they are crossed. */
+/* Raises the live bytes of positions (place, index) `from` to `to`, both included; does nothing if these are
+ * crossed. */
 static void raise(struct timeline *t, int32_t from_place, int32_t from, int32_t to_place, int32_t to,
                   int64_t bytes) {
   if (bytes == 0 || from_place > to_place) return;
@@ -179,7 +181,7 @@ void timeline_copy(const struct timeline *t, int32_t *schedule) {
 
 /* ---- Blocks ---- */
 
-/* Makes room in the order behind `place` for a block; -1 when there are no more. */
+/* Makes room in the order for a block after `place`; returns -1 if none is left. */
 static int32_t open_block(struct timeline *t, int32_t place) {
   int32_t block = t->free_block;
   if (block >= 0)
@@ -312,7 +314,8 @@ static int32_t latest_reader(const struct timeline *t, int32_t slot) {
   return latest;
 }
 
-/* In-place pairs are tried in their order; an output takes over at most one input, an input is taken once. */
+/* Sets the bytes saved in place. Pairs are tried in their order; an output takes over at most one input, an
+ * input is taken once. */
 static void set_credit(struct timeline *t, int32_t run) {
   struct run *r = &t->runs[run];
   const struct reading *reading = &t->readings[r->node];
@@ -336,7 +339,7 @@ static void set_credit(struct timeline *t, int32_t run) {
   r->credit = credit;
 }
 
-/* Bytes that live across the border behind a run. */
+/* Returns the bytes that are live between a run and the next. */
 static int64_t live_behind(const struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
   const struct reading *reading = &t->readings[r->node];
@@ -352,7 +355,7 @@ static int64_t live_behind(const struct timeline *t, int32_t run) {
 
 /* ---- Insertion ---- */
 
-/* The latest run of a node before `successor`; -1: none. */
+/* Returns the latest run of a node before `successor`; -1: none. */
 static int32_t run_before(const struct timeline *t, int32_t node, int32_t successor) {
   int32_t run = t->last_run[node];
   while (run >= 0 && successor >= 0 && !timeline_before(t, run, successor)) run = t->runs[run].previous;
@@ -415,7 +418,7 @@ static void count_run(struct timeline *t, int32_t node, int32_t by) {
   }
 }
 
-/* Between the node's runs before and after it. */
+/* Lists the run between the node's runs before and after it. */
 static void enlist(struct timeline *t, int32_t run, int32_t previous) {
   struct run *r = &t->runs[run];
   r->previous = previous;
@@ -465,7 +468,7 @@ static void connect_inputs(struct timeline *t, int32_t run) {
   }
 }
 
-/* The readers behind `run` of the node's run before it are its own from now on. */
+/* Moves the later readers of the node's run before it to this run. */
 static void connect_outputs(struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
   for (int32_t o = 0; o < output_count(t, r->node); o++) {
@@ -646,7 +649,7 @@ static neap_status draft_all(struct timeline *t, struct drafts *d) {
   return NEAP_OK;
 }
 
-/* Room for the schedule and `spare` runs more: of the nodes' average size, as the search draws them all. */
+/* Allocates the schedule and `spare` runs more, of the nodes' average size, as the search draws all nodes. */
 static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t length, int32_t spare) {
   const neap_step *step = t->step;
   const size_t nodes = (size_t)step->node_count + 1;
@@ -697,7 +700,7 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
   return NEAP_OK;
 }
 
-/* Bytes are summed over positions, of which there become some times as many. */
+/* Checks that bytes can be summed over positions, whose number may grow several times. */
 static neap_status check_sizes(const neap_step *step, int32_t length) {
   enum { TIMES = 4 };
   uint64_t most = 0;
@@ -727,7 +730,7 @@ neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t
   TRY(status);
   for (int32_t i = 0; i < length; i++)
     RETURN_IF(schedule[i] < 0 || schedule[i] >= step->node_count, NEAP_INVALID_PLAN,
-              "position %d: there is no node %d", i, schedule[i]);
+              "position %d: node %d does not exist", i, schedule[i]);
   TRY(check_sizes(step, length));
   TRY(allocate(t, schedule, length, spare));
   t->block_count = t->blocks_used = 1;

@@ -1,6 +1,6 @@
-/* A schedule under change. What the simulator says of a whole schedule (live bytes by position, cost) is kept
- * up to date while runs of nodes are inserted and removed, one at a time, each in O(sqrt(positions)) and the
- * readers it touches: local search scores its moves here. Both changes undo each other exactly.
+/* A schedule under change. Live bytes by position and cost, as the simulator has them for a schedule, are
+ * kept up to date while runs of nodes are inserted and removed, one at a time, each in O(sqrt(positions)) and
+ * the readers it touches: local search scores its moves here. Both changes undo each other exactly.
  *
  * A run is one position of the schedule. It reads, of every value, the latest instance made before it, as in
  * the simulator, so the list alone decides who reads what: inserting a run takes over the later readers of
@@ -20,18 +20,18 @@ struct read {
   int32_t producer, output; /* the tensor is output number `output` of `producer` */
 };
 
-/* What a node needs to know of itself for all its runs; number node_count means the end of the step,
- * which reads the step's outputs. */
+/* The facts about a node that all its runs share. Number node_count means the end of the step, which reads
+ * the step's outputs. */
 struct reading {
   int32_t first_read, read_count;
   int32_t first_pair, pair_count;   /* in place: (output, read) */
-  int32_t first_fence, fence_count; /* nodes that no run may come after (updates of what it reads) */
-  int32_t first_after, after_count; /* nodes that it must come after (readers of what it updates) */
+  int32_t first_fence, fence_count; /* nodes that no run may come after (updates of its inputs) */
+  int32_t first_after, after_count; /* nodes that it must come after (readers of tensors that it updates) */
 };
 
 struct run {
   int32_t node;
-  int32_t block, index;   /* where it stands */
+  int32_t block, index;   /* its position */
   int32_t previous, next; /* runs of the same node, in order of position; -1: none */
   int32_t first_link, first_slot;
   int64_t credit; /* bytes that it saves by working in place */
@@ -46,14 +46,14 @@ struct link {
 /* One instance: an output of a run. */
 struct slot {
   int32_t run, readers; /* first link; -1: none */
-  int32_t last;         /* the run that reads it last; its own when nobody does */
+  int32_t last;         /* the run that reads it last; its own if there is no reader */
   int64_t bytes;
 };
 
 struct block {
   int32_t count;
   int32_t runs[TIMELINE_BLOCK];
-  int64_t live[TIMELINE_BLOCK]; /* without what the whole block was raised by */
+  int64_t live[TIMELINE_BLOCK]; /* without the amount by which the block was raised */
 };
 
 struct timeline {
@@ -81,7 +81,7 @@ struct timeline {
   int64_t *raised, *highest, *lowest,
       *over; /* by place: added to all, largest and least live, bytes above the limit */
   int32_t block_count, free_block, blocks_used, block_limit;
-  int32_t *stale, *is_stale; /* blocks whose sums a change has still to see to; by block: 1 where it is one */
+  int32_t *stale, *is_stale; /* blocks whose sums are not up to date; by block: 1 if it is one */
   int32_t stale_count;
 
   struct reading *readings; /* node_count + 1 */
@@ -91,22 +91,22 @@ struct timeline {
   struct region region; /* owns all of it */
 };
 
-/* Takes over a valid schedule (NEAP_INVALID_PLAN else). `limit`: bytes of values, resident ones left out.
- * `spare`: how many runs may be added. Needs timeline_free also after a failure. */
+/* Copies a valid schedule (NEAP_INVALID_PLAN if it is not). `limit`: bytes of values, without resident ones.
+ * `spare`: how many runs may be added. Call timeline_free also after a failure. */
 neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t *schedule, int32_t length,
                             int32_t spare, struct timeline *out);
 void timeline_free(struct timeline *timeline);
 
-/* Inserts a run of `node` before `successor`. Gives the run, or -1 and changes nothing where a rule forbids
+/* Inserts a run of `node` before `successor` and returns it. Returns -1 and changes nothing if a rule forbids
  * it (an input is not made before, an update would come too early or a read too late, the node must not
- * repeat) or where there is no room for one more. `moving`: the node's other run is about to be removed. */
+ * repeat) or if there is no room for one more. `moving`: the node's other run is about to be removed. */
 int32_t timeline_insert(struct timeline *timeline, int32_t node, int32_t successor, bool moving);
 
-/* Removes a run; false, and nothing changed, where somebody reads it who would find no earlier instance, or
- * where it is the node's only run. */
+/* Removes a run. Returns false and changes nothing if a reader would find no earlier instance, or if it is
+ * the node's only run. */
 bool timeline_remove(struct timeline *timeline, int32_t run);
 
-/* Strictly. */
+/* Returns true if `run` is strictly before `other`. */
 static inline bool timeline_before(const struct timeline *t, int32_t run, int32_t other) {
   const struct run *a = &t->runs[run], *b = &t->runs[other];
   return a->block == b->block ? a->index < b->index : t->order[a->block] < t->order[b->block];
@@ -117,14 +117,15 @@ int32_t timeline_predecessor(const struct timeline *timeline, int32_t run); /* -
 int64_t timeline_peak(const struct timeline *timeline);                     /* live bytes of values */
 int64_t timeline_live(const struct timeline *timeline, int32_t run);        /* at its position */
 
-/* By how much the excess would fall with this many bytes less at every position strictly between two runs. */
+/* Returns by how much the excess would fall with this many bytes less at every position strictly between two
+ * runs. */
 int64_t timeline_relief(struct timeline *timeline, int32_t after, int32_t before, int64_t bytes);
 
-/* A run whose position is over the limit, the highest of the `pick`-th block (modulo how many there are) that
- * has one; -1: none. */
+/* Returns a run whose position is over the limit, the highest in the `pick`-th block (modulo their number)
+ * that has one; -1: none. */
 int32_t timeline_hottest(const struct timeline *timeline, uint32_t pick);
 
-/* The node ids in order, into a schedule that has room for `length` of them. */
+/* Writes the node ids in order into a schedule that has room for `length` of them. */
 void timeline_copy(const struct timeline *timeline, int32_t *schedule);
 
 #endif

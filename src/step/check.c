@@ -1,8 +1,8 @@
 /* The independent checker: the rules of docs/formats.md, applied to a plan's own list of instances and
- * offsets. It shares nothing with what makes plans, so a fault there is not repeated here.
+ * offsets. It shares no code with the planners, so it does not repeat their faults.
  *
- * Three passes over the schedule's positions: what runs and which instances that makes; how long they live
- * and the figures that follow; where they lie. O((reads + instances) log instances). */
+ * Three passes over the schedule's positions: which nodes run and which instances that makes; how long these
+ * live, and the figures; where they are in memory. O((reads + instances) log instances). */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 /* Sums of the same costs in another order may differ by this share. */
 static const double cost_tolerance = 1e-9;
 
-/* What the rules say of one instance of the plan. */
+/* The lifetime and the host that the rules give an instance of the plan. */
 struct life {
   int32_t last;       /* position of its last read; `length`, after all positions, for an output at the end */
   int32_t host;       /* instance in whose bytes it may lie at the position that makes it; -1: none */
@@ -38,7 +38,7 @@ struct checker {
   struct rank_set placed; /* ranks of what lives at the position under examination */
 };
 
-/* ---- Saying no ---- */
+/* ---- Refusing ---- */
 
 static neap_status refuse(struct checker *c, int32_t position, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -59,11 +59,11 @@ static neap_status refuse(struct checker *c, int32_t position, const char *forma
     if (condition) return refuse(c, (position), __VA_ARGS__);                                                \
   } while (0)
 
-/* ---- What runs, and the instances that it makes ---- */
+/* ---- Running the nodes, and the instances that this makes ---- */
 
 static neap_status check_may_run(struct checker *c, int32_t t) {
   const int32_t v = c->plan->schedule[t];
-  REFUSE_IF(v < 0 || v >= c->step->node_count, t, "there is no node %d; ids are 0 to %d", v,
+  REFUSE_IF(v < 0 || v >= c->step->node_count, t, "node %d does not exist; ids are 0 to %d", v,
             c->step->node_count - 1);
   const struct step_node *node = &c->step->nodes[v];
   REFUSE_IF(c->has_run[v] && node->update_count > 0, t, "node %d ('%s') updates and runs a second time", v,
@@ -91,15 +91,17 @@ static neap_status check_reads(struct checker *c, int32_t t) {
   return NEAP_OK;
 }
 
-/* Instance k of the plan must be that of `tensor` (-1: the workspace) at position t, and lie in the arena. */
+/* Fails unless instance k of the plan is that of `tensor` (-1: the workspace) at position t, inside the
+ * arena. */
 static neap_status check_instance(struct checker *c, int32_t k, int32_t t, int32_t tensor, uint64_t bytes) {
   const struct neap_plan *plan = c->plan;
   REFUSE_IF(k >= plan->instance_count, t, "the instance of tensor %d is missing: the list ends at %d", tensor,
             plan->instance_count);
   const struct placed *placed = &plan->instances[k];
-  REFUSE_IF(placed->at != t || placed->tensor != tensor, t,
-            "instances[%d] is missing or out of order: tensor %d at position %d where tensor %d is made", k,
-            placed->tensor, placed->at, tensor);
+  REFUSE_IF(
+      placed->at != t || placed->tensor != tensor, t,
+      "instances[%d] is missing or out of order: it is tensor %d at position %d where tensor %d is made", k,
+      placed->tensor, placed->at, tensor);
   REFUSE_IF(placed->bytes != bytes, t, "instances[%d] (tensor %d) has the wrong size: %llu bytes, not %llu",
             k, tensor, (unsigned long long)placed->bytes, (unsigned long long)bytes);
   REFUSE_IF(bytes > plan->arena_bytes || placed->offset > plan->arena_bytes - bytes, t,
@@ -110,7 +112,7 @@ static neap_status check_instance(struct checker *c, int32_t k, int32_t t, int32
   return NEAP_OK;
 }
 
-/* Every output in order, then the workspace where there is one. */
+/* Checks every output in order, then the workspace if there is one. */
 static neap_status check_made(struct checker *c, int32_t t, int32_t *next) {
   const struct step_node *node = &c->step->nodes[c->plan->schedule[t]];
   c->first[t] = *next;
@@ -134,7 +136,7 @@ static neap_status check_run(struct checker *c) {
   for (int32_t v = 0; v < c->step->node_count; v++)
     REFUSE_IF(!c->has_run[v], -1, "node %d ('%s') never runs", v, c->step->nodes[v].name);
   REFUSE_IF(made < c->plan->instance_count, -1,
-            "instances[%d] (tensor %d at position %d) is superfluous: nothing makes it", made,
+            "instances[%d] (tensor %d at position %d) is superfluous: no node makes it", made,
             c->plan->instances[made].tensor, c->plan->instances[made].at);
   for (int32_t i = 0; i < c->step->output_count; i++) /* all have run: every output has an instance */
     c->lives[c->current[c->step->outputs[i]]].last = c->plan->length;
@@ -143,9 +145,9 @@ static neap_status check_run(struct checker *c) {
 
 /* ---- How long instances live, and the figures ---- */
 
-/* Pairs in their order: the read is the last of the input's instance, which is at least as large; each side
- * once. Gives the bytes that count once instead of twice. Wants `current` as it is before the node has run.
- */
+/* Takes in-place pairs in their order: the read must be the input instance's last, the input at least as
+ * large, and each side in one pair at most. Returns the bytes that count once instead of twice. `current`
+ * must be as it was before the node ran. */
 static uint64_t find_hosts(struct checker *c, int32_t t) {
   const struct step_node *node = &c->step->nodes[c->plan->schedule[t]];
   uint64_t shared = 0;
@@ -163,8 +165,8 @@ static uint64_t find_hosts(struct checker *c, int32_t t) {
   return shared;
 }
 
-/* The largest live bytes at a position. No sum overflows: at any position a tensor has one instance at most,
- * and the sum of all tensors and workspaces of a step fits. */
+/* Returns the largest live bytes at a position. No sum overflows: at any position a tensor has at most one
+ * instance, and the sum of all tensors and workspaces of a step fits. */
 static uint64_t trace_lives(struct checker *c) {
   uint64_t live = 0, most = 0;
   for (int32_t t = 0; t < c->plan->length; t++) {
@@ -198,14 +200,14 @@ static neap_status check_figures(struct checker *c) {
   const uint64_t live = trace_lives(c);
   c->result->live_peak_bytes = resident + live;
   c->result->cost = cost;
-  REFUSE_IF(plan->resident_bytes != resident, -1, "resident_bytes is %llu; what is resident sums up to %llu",
+  REFUSE_IF(plan->resident_bytes != resident, -1, "resident_bytes is %llu; the resident tensors have %llu",
             (unsigned long long)plan->resident_bytes, (unsigned long long)resident);
   REFUSE_IF(plan->live_peak_bytes != resident + live, -1, "peak_bytes is %llu; the schedule's peak is %llu",
             (unsigned long long)plan->live_peak_bytes, (unsigned long long)(resident + live));
   REFUSE_IF(plan->arena_bytes < live, -1, "arena_bytes is %llu; up to %llu bytes live at one position",
             (unsigned long long)plan->arena_bytes, (unsigned long long)live);
   REFUSE_IF(plan->arena_bytes > (uint64_t)INT64_MAX - resident, -1,
-            "arena_bytes is %llu; with %llu resident bytes that is more than 2^63",
+            "arena_bytes is %llu; together with %llu resident bytes it exceeds 2^63",
             (unsigned long long)plan->arena_bytes, (unsigned long long)resident);
   REFUSE_IF(!isfinite(cost), -1, "the cost of the schedule overflows");
   REFUSE_IF(!same_cost(plan->cost, cost), -1, "cost is %.17g; the schedule's sum is %.17g", plan->cost, cost);
@@ -214,7 +216,7 @@ static neap_status check_figures(struct checker *c) {
   return NEAP_OK;
 }
 
-/* ---- Where instances lie ---- */
+/* ---- Where instances are in memory ---- */
 
 struct by_offset {
   uint64_t offset;
@@ -257,7 +259,7 @@ static neap_status refuse_overlap(struct checker *c, int32_t t, int32_t a, int32
       (unsigned long long)y->bytes, (unsigned long long)y->offset);
 }
 
-/* Puts an instance among those that live, which do not overlap: only its neighbours can be in its way. */
+/* Adds an instance to the live ones. These do not overlap, so only its neighbours can overlap it. */
 static neap_status place(struct checker *c, int32_t t, int32_t k) {
   const int32_t rank = c->lives[k].rank;
   if (rank < 0) return NEAP_OK;
@@ -269,20 +271,20 @@ static neap_status place(struct checker *c, int32_t t, int32_t k) {
   return NEAP_OK;
 }
 
-/* Does the instance lie in its host's bytes, or else apart from them? */
+/* Finds out whether the instance is inside its host's bytes; if not, it must be apart from them. */
 static neap_status check_guest(struct checker *c, int32_t t, int32_t k, bool *inside) {
   *inside = false;
   if (c->lives[k].host < 0 || c->lives[k].rank < 0) return NEAP_OK;
   const struct placed *guest = &c->plan->instances[k], *host = &c->plan->instances[c->lives[k].host];
   *inside = guest->offset >= host->offset && guest->offset + guest->bytes <= host->offset + host->bytes;
   REFUSE_IF(!*inside && overlap(guest, host), t,
-            "instances[%d] (tensor %d) is in place of tensor %d and lies only partly in its bytes", k,
+            "instances[%d] (tensor %d) is in place of tensor %d but only partly inside its bytes", k,
             guest->tensor, host->tensor);
   return NEAP_OK;
 }
 
-/* At its first position a guest's bytes are its host's, all of which live: others must avoid the host. From
- * the next position on the guest has its own. */
+/* At its first position a guest shares its host's bytes, all of which are live: others must avoid the host.
+ * From the next position on the guest has its own bytes. */
 static neap_status check_places(struct checker *c) {
   TRY(rank_instances(c));
   TRY(rank_set_create(c->rank_count, &c->placed));

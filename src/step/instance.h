@@ -1,4 +1,4 @@
-/* A lifetime: what a schedule asks of memory. */
+/* The lifetime of a value: what a schedule needs of memory. */
 #ifndef NEAP_STEP_INSTANCE_H
 #define NEAP_STEP_INSTANCE_H
 
@@ -8,7 +8,7 @@
 struct instance {
   int32_t tensor; /* -1: the workspace of the node at `at` */
   int32_t at, last;
-  int32_t takes_over; /* instance whose bytes it takes in place at `at`; -1: none */
+  int32_t takes_over; /* instance whose bytes it takes over at `at`; -1: none */
   uint64_t bytes;
 };
 

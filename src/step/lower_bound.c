@@ -1,4 +1,4 @@
-/* The largest node, as a bound on peaks: quick. */
+/* A quick lower bound on peaks: the largest node. */
 #include "step/lower_bound.h"
 
 uint64_t node_bytes_at_once(const neap_step *step, const struct step_node *node) {

@@ -31,19 +31,19 @@ int64_t plan_count_repeats(int32_t *ids, int32_t length) {
 
 static neap_status check_arrays(const neap_plan_arrays *a) {
   enum { MOST = INT32_MAX - 2 };
-  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_plan_create: there are no arrays");
+  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_plan_create: the arrays are NULL");
   RETURN_IF(a->length < 0 || a->instance_count < 0, NEAP_INVALID_ARGUMENT,
-            "neap_plan_create: %lld positions, %lld instances; counts cannot be negative",
+            "neap_plan_create: got %lld positions and %lld instances; counts must not be negative",
             (long long)a->length, (long long)a->instance_count);
   RETURN_IF(a->length > MOST || a->instance_count > MOST, NEAP_TOO_LARGE,
-            "neap_plan_create: %lld positions, %lld instances; %d are the most", (long long)a->length,
+            "neap_plan_create: got %lld positions and %lld instances; the limit is %d", (long long)a->length,
             (long long)a->instance_count, MOST);
   RETURN_IF(a->length > 0 && a->schedule == NULL, NEAP_INVALID_ARGUMENT, "schedule is NULL");
   RETURN_IF(a->instance_count > 0 && a->instances == NULL, NEAP_INVALID_ARGUMENT, "instances is NULL");
   return NEAP_OK;
 }
 
-/* The draft refers to the arrays and to the region. */
+/* Makes a draft that refers to the arrays and to the region. */
 static neap_status fill_draft(const neap_plan_arrays *a, struct region *region, struct neap_plan *draft) {
   struct placed *placed = region_alloc(region, (size_t)a->instance_count, sizeof *placed);
   int32_t *ids = region_copy(region, a->schedule, (size_t)a->length, sizeof *ids);
@@ -80,7 +80,8 @@ neap_status neap_plan_create(const neap_plan_arrays *arrays, neap_plan **plan) {
 neap_status plan_over_budget(const char *planner, uint64_t budget, uint64_t smallest) {
   RETURN_IF(smallest == 0, NEAP_OVER_BUDGET, "planner '%s' finds no plan for this graph under any budget",
             planner != NULL ? planner : "auto");
-  return neap_fail(NEAP_OVER_BUDGET, "the budget of %llu bytes cannot be met; the smallest that can is %llu",
+  return neap_fail(NEAP_OVER_BUDGET,
+                   "a budget of %llu bytes is too small; the smallest that can be met is %llu",
                    (unsigned long long)budget, (unsigned long long)smallest);
 }
 

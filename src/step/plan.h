@@ -1,5 +1,5 @@
-/* A plan: a schedule with an offset for every instance. Plain data; made in src/plan/make.c, read and
- * written in plan_file.c, judged in check.c. */
+/* A plan: a schedule with an offset for every instance. It is plain data: src/plan/make.c makes it,
+ * plan_file.c reads and writes it, check.c checks it. */
 #ifndef NEAP_STEP_PLAN_H
 #define NEAP_STEP_PLAN_H
 
@@ -19,7 +19,7 @@ struct neap_plan {
   const struct placed *instances; /* by position, outputs in their order, workspace (when not 0 bytes) last */
   uint64_t resident_bytes, live_peak_bytes, arena_bytes;
   double cost, base_cost;
-  /* What is known of how it was made; zeros, but for the repeats, in a plan that was read. */
+  /* How the plan was made. A plan that was read has zeros, except for the repeats. */
   uint64_t lower_bound_bytes;
   double cost_lower_bound; /* of plans within the budget that was asked for */
   double seconds;
@@ -27,13 +27,13 @@ struct neap_plan {
   bool proven_optimal;
 };
 
-/* A deep copy of `draft` (its region is ignored) for the caller to free with neap_plan_free. */
+/* Makes a deep copy of `draft`, without its region. The caller frees it with neap_plan_free. */
 neap_status plan_create(const struct neap_plan *draft, struct neap_plan **out);
 
-/* Positions of a schedule whose node stands earlier in it too. Sorts the copy that it is given. */
+/* Counts the positions of a schedule whose node also runs earlier. Sorts the ids that it is given. */
 int64_t plan_count_repeats(int32_t *ids, int32_t length);
 
-/* What training by the plan takes: resident bytes and the arena. */
+/* Returns the bytes that training by the plan needs: resident bytes and the arena. */
 static inline uint64_t plan_bytes(const struct neap_plan *plan) {
   return plan->resident_bytes + plan->arena_bytes;
 }
@@ -44,8 +44,8 @@ static inline void swap_plans(struct neap_plan **a, struct neap_plan **b) {
   *b = swap;
 }
 
-/* NEAP_OVER_BUDGET, saying why. `planner`: NULL is "auto"; `smallest`: the budget that can be met, 0: none.
- */
+/* Fails with NEAP_OVER_BUDGET and a message. `planner`: NULL is "auto"; `smallest`: the budget that can be
+ * met, 0 if none can. */
 neap_status plan_over_budget(const char *planner, uint64_t budget, uint64_t smallest);
 
 #endif

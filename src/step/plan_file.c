@@ -72,7 +72,7 @@ neap_status neap_plan_read(const char *path, neap_plan **plan) {
   return status;
 }
 
-/* What a reader refuses is not written. */
+/* Fails if the plan has numbers that a reader refuses. */
 static neap_status check_numbers(const neap_plan *plan, const char *path) {
   const uint64_t most = INT64_MAX;
   RETURN_IF(plan->resident_bytes > most || plan->live_peak_bytes > most || plan->arena_bytes > most,
@@ -80,8 +80,8 @@ static neap_status check_numbers(const neap_plan *plan, const char *path) {
   RETURN_IF(!isfinite(plan->cost) || !isfinite(plan->base_cost), NEAP_INVALID_PLAN,
             "%s: cannot be written: a cost of the plan is not finite", path);
   for (int32_t i = 0; i < plan->length; i++)
-    RETURN_IF(plan->schedule[i] < 0, NEAP_INVALID_PLAN, "%s: cannot be written: schedule[%d] is %d, no node",
-              path, i, plan->schedule[i]);
+    RETURN_IF(plan->schedule[i] < 0, NEAP_INVALID_PLAN,
+              "%s: cannot be written: schedule[%d] is %d, which is not a node", path, i, plan->schedule[i]);
   for (int32_t i = 0; i < plan->instance_count; i++) {
     const struct placed *p = &plan->instances[i];
     RETURN_IF(p->at < 0 || p->tensor < -1 || p->offset > most || p->bytes > most, NEAP_INVALID_PLAN,

@@ -1,4 +1,4 @@
-/* What lives when in a plan, what it is for and where it lies. */
+/* The instances of a plan: when each lives, its kind, and its place in memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "step/plan.h"
 #include "step/simulate.h"
 
-/* `made`: by tensor, how many instances of it come before; this one is counted. */
+/* Returns the kind of an instance. `made` counts the instances of each tensor so far; this one is added. */
 static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, int32_t *made) {
   if (tensor < 0) return NEAP_KIND_WORKSPACE;
   if (made[tensor]++ > 0) return NEAP_KIND_RECOMPUTED;
@@ -14,8 +14,7 @@ static neap_memory_kind kind_of(const neap_step *step, int32_t tensor, int32_t *
                                                                                : NEAP_KIND_GRADIENT;
 }
 
-/* Whether an instance lies in the bytes of the one that it may take over, at their beginning or further on.
- */
+/* Returns true if an instance is inside the bytes of the one that it may take over, at any offset. */
 static bool is_in_place(const struct instance *simulated, const struct placed *placed, int32_t i) {
   const int32_t host = simulated[i].takes_over;
   return host >= 0 && placed[i].offset >= placed[host].offset &&
@@ -23,7 +22,7 @@ static bool is_in_place(const struct instance *simulated, const struct placed *p
          placed[i].offset - placed[host].offset <= simulated[host].bytes - simulated[i].bytes;
 }
 
-/* The simulated instances with the plan's offsets. */
+/* Joins the simulated instances with the plan's offsets. */
 static neap_status place_instances(const neap_step *step, const neap_plan *plan,
                                    const struct instance *simulated, int32_t count, int32_t *made,
                                    neap_instance *out) {
@@ -33,8 +32,7 @@ static neap_status place_instances(const neap_step *step, const neap_plan *plan,
     const struct instance *instance = &simulated[i];
     const struct placed *placed = &plan->instances[i];
     RETURN_IF(placed->at != instance->at || placed->tensor != instance->tensor, NEAP_INVALID_PLAN,
-              "instance %d of the plan should be tensor %d at position %d", i, instance->tensor,
-              instance->at);
+              "instance %d of the plan must be tensor %d at position %d", i, instance->tensor, instance->at);
     out[i] = (neap_instance){.tensor = instance->tensor,
                              .first = instance->at,
                              .last = instance->last,

@@ -1,5 +1,6 @@
-/* A set of integers in [0, limit) that gives the neighbours of any of them: a bit each, and over every 64
- * words one bit each that says which are not empty, and so on up. All calls take O(log limit / log 64). */
+/* A set of integers in [0, limit) that finds the neighbours of any integer. The lowest level has a bit for
+ * each integer; a bit of the next level says that a word below is not empty, and so on up. All calls take
+ * O(log limit / log 64). */
 #ifndef NEAP_STEP_RANK_SET_H
 #define NEAP_STEP_RANK_SET_H
 
@@ -13,14 +14,14 @@ struct rank_set {
   int level_count;
 };
 
-/* An empty set. Free it with rank_set_free; on failure there is nothing to free. */
+/* Makes an empty set. Free it with rank_set_free; on failure there is nothing to free. */
 neap_status rank_set_create(int32_t limit, struct rank_set *set);
 void rank_set_free(struct rank_set *set);
 
 void rank_set_insert(struct rank_set *set, int32_t rank);
 void rank_set_erase(struct rank_set *set, int32_t rank);
 
-/* The largest member below `rank`, the smallest above it; -1 if none exists. */
+/* Return the largest member below `rank` and the smallest above it; -1 if none exists. */
 int32_t rank_set_below(const struct rank_set *set, int32_t rank);
 int32_t rank_set_above(const struct rank_set *set, int32_t rank);
 

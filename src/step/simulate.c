@@ -22,7 +22,7 @@ void simulator_free(struct simulator *s) {
 
 #define RULE(condition, ...) RETURN_IF(!(condition), NEAP_INVALID_PLAN, __VA_ARGS__)
 
-/* Reads of one position: every input has an instance, which now lives until here at least. */
+/* Reads the inputs at one position: each must have an instance, which now lives at least until here. */
 static neap_status read_inputs(struct simulator *s, const struct step_node *node, int32_t at) {
   for (int32_t i = 0; i < node->input_count; i++) {
     const int32_t t = node->inputs[i];
@@ -55,7 +55,7 @@ static neap_status walk(struct simulator *s, const int32_t *schedule, int32_t le
   const neap_step *step = s->step;
   for (int32_t at = 0; at < length; at++) {
     const int32_t v = schedule[at];
-    RULE(v >= 0 && v < step->node_count, "position %d: there is no node %d", at, v);
+    RULE(v >= 0 && v < step->node_count, "position %d: node %d does not exist", at, v);
     const struct step_node *node = &step->nodes[v];
     RULE(s->runs[v] == 0 || (node->repeatable && node->update_count == 0),
          "position %d: '%s' must not run twice", at, node->name);
@@ -72,8 +72,8 @@ static neap_status walk(struct simulator *s, const int32_t *schedule, int32_t le
   return NEAP_OK;
 }
 
-/* The instance that the node's input reads; -1: a resident tensor, or one that lives on as an output of the
- * step. */
+/* Returns the instance that the node's input reads; -1 for a resident tensor, or for one that lives on as an
+ * output of the step. */
 static int32_t taken_instance(const struct simulator *s, const struct step_node *node, int32_t input,
                               bool at_end) {
   const int32_t t = node->inputs[input];
@@ -81,7 +81,8 @@ static int32_t taken_instance(const struct simulator *s, const struct step_node 
   return tensor->role != NEAP_ROLE_VALUE || (at_end && tensor->is_output) ? -1 : s->instance[t];
 }
 
-/* An output takes over the bytes of an input whose last read this is. `first`: the node's first output. */
+/* Lets an output take over the bytes of an input that is read here for the last time. `first`: the instance
+ * of the node's first output. */
 static void take_over(struct simulator *s, int32_t first, const struct step_node *node, int32_t at,
                       bool at_end) {
   for (int32_t p = 0; p < node->inplace_count; p++) {
@@ -97,7 +98,8 @@ static void take_over(struct simulator *s, int32_t first, const struct step_node
   }
 }
 
-/* In-place pairs, now that every instance's last read is known; needs the instances of inputs once more. */
+/* Finds the in-place pairs, once every instance's last read is known. Tracks the instances of inputs
+ * again. */
 static void find_take_overs(struct simulator *s, const int32_t *schedule, int32_t length) {
   const neap_step *step = s->step;
   memset(s->instance, -1, (size_t)step->tensor_count * sizeof *s->instance);
@@ -110,8 +112,8 @@ static void find_take_overs(struct simulator *s, const int32_t *schedule, int32_
   }
 }
 
-/* Live bytes by position: an instance counts from where it is made to its last read; one that is taken over
- * counts, at that position, only with what it has more than its successor. */
+/* Sums live bytes by position: an instance counts from where it is made to its last read. At that position
+ * one that is taken over only counts the bytes that its successor does not take. */
 static neap_status add_up(struct simulator *s, int32_t length, struct simulation *out) {
   TRY(vector_reserve(&s->live, (size_t)length + 1));
   uint64_t *live = s->live.data;

@@ -11,7 +11,7 @@ const char *const role_names[ROLE_COUNT] = {[NEAP_ROLE_VALUE] = "value",
 const char *const pass_names[PASS_COUNT] = {
     [NEAP_PASS_FORWARD] = "forward", [NEAP_PASS_BACKWARD] = "backward", [NEAP_PASS_UPDATE] = "update"};
 
-/* Of the sum of all costs: a plan with very many repeats stays finite. */
+/* The limit on the sum of all costs: even a plan with very many repeats stays finite. */
 static const double COST_LIMIT = 1e300;
 
 /* ---- Copying ---- */
@@ -61,7 +61,7 @@ static neap_status check_ids(const struct neap_step *step, int32_t v, const char
   return NEAP_OK;
 }
 
-/* Ranges, producers and updaters of one node. */
+/* Checks ranges, producers and updaters of one node. */
 static neap_status check_node(struct neap_step *step, int32_t v) {
   const struct step_node *node = &step->nodes[v];
   NODE_RULE(isfinite(node->cost) && node->cost >= 0, "nodes[%d].cost: %g is not a finite number of 0 or more",
@@ -96,8 +96,8 @@ static neap_status check_node(struct neap_step *step, int32_t v) {
   return NEAP_OK;
 }
 
-/* The order of the nodes is valid as it is: values are made before they are read, updates come after all
- * readers. */
+/* Fails unless the nodes' own order is valid: values are made before they are read, and updates come after
+ * all readers. */
 static neap_status check_order(const struct neap_step *step) {
   for (int32_t v = 0; v < step->node_count; v++) {
     const struct step_node *node = &step->nodes[v];
@@ -174,7 +174,7 @@ static neap_status derive_sums(struct neap_step *step) {
     step->base_cost += step->nodes[v].cost;
   }
   RETURN_IF(!(step->base_cost <= COST_LIMIT), NEAP_BAD_FORMAT,
-            "the sum of all costs is %g; at most %g can be planned with", step->base_cost, COST_LIMIT);
+            "the sum of all costs is %g; it must be at most %g", step->base_cost, COST_LIMIT);
   return NEAP_OK;
 }
 
@@ -253,8 +253,8 @@ bool neap_step_is_alike(const neap_step *step, const neap_step *other) {
 
 neap_status neap_step_node(const neap_step *step, int32_t node, const char **name, const char **op) {
   NEED(step);
-  RETURN_IF(node < 0 || node >= step->node_count, NEAP_INVALID_ARGUMENT, "there is no node %d; there are %d",
-            node, step->node_count);
+  RETURN_IF(node < 0 || node >= step->node_count, NEAP_INVALID_ARGUMENT,
+            "node %d does not exist; there are %d nodes", node, step->node_count);
   if (name != NULL) *name = step->nodes[node].name;
   if (op != NULL) *op = step->nodes[node].op;
   return NEAP_OK;
@@ -263,7 +263,7 @@ neap_status neap_step_node(const neap_step *step, int32_t node, const char **nam
 neap_status neap_step_tensor(const neap_step *step, int32_t tensor, const char **name, uint64_t *bytes) {
   NEED(step);
   RETURN_IF(tensor < 0 || tensor >= step->tensor_count, NEAP_INVALID_ARGUMENT,
-            "there is no tensor %d; there are %d", tensor, step->tensor_count);
+            "tensor %d does not exist; there are %d tensors", tensor, step->tensor_count);
   if (name != NULL) *name = step->tensors[tensor].name;
   if (bytes != NULL) *bytes = step->tensors[tensor].bytes;
   return NEAP_OK;

@@ -1,14 +1,14 @@
 /* A training step as the planners see it: tensors with bytes and roles, nodes with costs; no operators, no
- * shapes, no data. This is what a graph file holds (docs/formats.md) and what lowering makes of a graph.
+ * shapes, no data. A graph file holds one (docs/formats.md), and lowering makes one of a graph.
  *
  * Rules (docs/formats.md, "Graph file"):
  * - inputs, parameters and states are resident; a value is made by exactly one node;
- * - nodes stand in an order that is valid as it is;
+ * - the nodes' own order is valid;
  * - a node that lists a tensor in its updates runs once, after every other node that reads the tensor;
  * - in-place pair (output position, input position): the two may share bytes when that read is the last of
- *   the input's instance, the input is a value (not resident) and is at least as large. At that position the
- *   larger counts once. Each output takes over at most one input and each input is taken over at most once;
- *   pairs are tried in their order. */
+ * the input's instance, the input is a value (not resident) and is at least as large. At that position the
+ * larger counts once. Each output takes over at most one input and each input is taken over at most once;
+ * pairs are tried in their order. */
 #ifndef NEAP_STEP_STEP_H
 #define NEAP_STEP_STEP_H
 
@@ -49,24 +49,24 @@ struct step_node {
 };
 
 struct neap_step {
-  struct region region; /* owns all that is pointed to */
+  struct region region; /* owns all memory that is pointed to */
   const char *name;
   int32_t tensor_count, node_count, output_count;
   struct step_tensor *tensors;
   struct step_node *nodes;
   const int32_t *outputs; /* tensor ids */
 
-  /* Derived. Readers of tensor t: readers[reader_start[t] .. reader_start[t + 1]), rising node ids, each
-   * node once, whether or not it reads the tensor several times. */
+  /* Derived. The readers of tensor t: readers[reader_start[t] .. reader_start[t + 1]), rising node ids, each
+   * node once even if it reads the tensor several times. */
   const int32_t *reader_start, *readers;
   uint64_t resident_bytes; /* sum over tensors that are not values */
   double base_cost;        /* sum over nodes, each once, in node order */
 };
 
-/* Checks every rule above, fills the derived fields and copies all of `draft` (whose derived fields,
- * producer, updater and is_output are ignored) into a new step that the caller frees with neap_step_free.
- * Any node count up to INT32_MAX. Errors: NEAP_BAD_FORMAT naming the node or tensor (cycle or wrong order,
- * duplicate producer, id out of range, overflow of a sum, negative or non-finite cost). */
+/* Checks every rule above, fills the derived fields and copies `draft` (except its derived fields, producer,
+ * updater and is_output) into a new step, which the caller frees with neap_step_free. Takes any node count up
+ * to INT32_MAX. Fails with NEAP_BAD_FORMAT, naming the node or tensor, on a cycle or wrong order, a duplicate
+ * producer, an id out of range, an overflow of a sum, or a negative or non-finite cost. */
 neap_status step_create(const struct neap_step *draft, struct neap_step **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* A step from plain arrays: a draft that refers to them, which step_create checks and copies. */
+/* Makes a step from plain arrays: a draft that refers to them, which step_create checks and copies. */
 #include <string.h>
 
 #include "step/step.h"
@@ -8,7 +8,7 @@ struct list {
   int32_t count;
 };
 
-/* What the lists have for one node. */
+/* Gives the list of one node. */
 static neap_status list_of(const neap_lists *lists, const char *field, int32_t node, struct list *out) {
   *out = (struct list){0};
   if (lists->start == NULL) {
@@ -17,10 +17,10 @@ static neap_status list_of(const neap_lists *lists, const char *field, int32_t n
   }
   const int64_t begin = lists->start[node], end = lists->start[node + 1];
   RETURN_IF(begin < 0 || end < begin, NEAP_INVALID_ARGUMENT,
-            "%s.start: from %lld at node %d to %lld; it must never fall", field, (long long)begin, node,
-            (long long)end);
-  RETURN_IF(end - begin > INT32_MAX, NEAP_TOO_LARGE, "%s.start: node %d has %lld ids", field, node,
-            (long long)(end - begin));
+            "%s.start: goes from %lld at node %d to %lld; it must never decrease", field, (long long)begin,
+            node, (long long)end);
+  RETURN_IF(end - begin > INT32_MAX, NEAP_TOO_LARGE, "%s.start: node %d has %lld ids, which is too many",
+            field, node, (long long)(end - begin));
   RETURN_IF(end > begin && lists->ids == NULL, NEAP_INVALID_ARGUMENT, "%s.ids is NULL", field);
   if (end > begin) *out = (struct list){lists->ids + begin, (int32_t)(end - begin)};
   return NEAP_OK;
@@ -28,13 +28,13 @@ static neap_status list_of(const neap_lists *lists, const char *field, int32_t n
 
 /* ---- Tensors ---- */
 
-/* A tensor that is out of range is left for step_create to name. */
+/* Skips a tensor that is out of range, so that step_create names it. */
 static void set_roles(const struct neap_step *draft, struct list list, neap_role role) {
   for (int32_t i = 0; i < list.count; i++)
     if (list.ids[i] >= 0 && list.ids[i] < draft->tensor_count) draft->tensors[list.ids[i]].role = role;
 }
 
-/* By what the nodes, which are filled already, do with the tensors. */
+/* Derives roles from what the nodes, already filled, do with the tensors. */
 static void guess_roles(const struct neap_step *draft) {
   for (int32_t v = 0; v < draft->node_count; v++) {
     const struct step_node *node = &draft->nodes[v];
@@ -93,11 +93,12 @@ static neap_status fill_node(const neap_step_arrays *arrays, int32_t v, struct r
   return NEAP_OK;
 }
 
-/* The pairs of each node side by side, in the order in which they were given. */
+/* Groups the pairs by node, in the order in which they were given. */
 static neap_status fill_inplace(const neap_step_arrays *arrays, struct region *region,
                                 struct neap_step *draft) {
   const int64_t count = arrays->inplace_count;
-  RETURN_IF(count < 0 || count > INT32_MAX, NEAP_INVALID_ARGUMENT, "inplace_count: %lld", (long long)count);
+  RETURN_IF(count < 0 || count > INT32_MAX, NEAP_INVALID_ARGUMENT,
+            "inplace_count: must be 0 to 2^31 - 1 (got %lld)", (long long)count);
   RETURN_IF(count > 0 && arrays->inplace == NULL, NEAP_INVALID_ARGUMENT, "inplace is NULL");
   for (int64_t i = 0; i < count; i++) {
     const int32_t v = arrays->inplace[i].node;
@@ -121,10 +122,10 @@ static neap_status fill_inplace(const neap_step_arrays *arrays, struct region *r
 /* ---- The step ---- */
 
 static neap_status check_arrays(const neap_step_arrays *a) {
-  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_step_create: there are no arrays");
+  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_step_create: the arrays are NULL");
   RETURN_IF(a->tensor_count < 0 || a->node_count < 0 || a->step_output_count < 0, NEAP_INVALID_ARGUMENT,
-            "neap_step_create: %d tensors, %d nodes, %d outputs; counts cannot be negative", a->tensor_count,
-            a->node_count, a->step_output_count);
+            "neap_step_create: got %d tensors, %d nodes, %d outputs; counts must not be negative",
+            a->tensor_count, a->node_count, a->step_output_count);
   RETURN_IF(a->tensor_count > 0 && a->tensor_bytes == NULL, NEAP_INVALID_ARGUMENT, "tensor_bytes is NULL");
   RETURN_IF(a->step_output_count > 0 && a->step_outputs == NULL, NEAP_INVALID_ARGUMENT,
             "step_outputs is NULL");

@@ -43,8 +43,8 @@ static void sort_texts(struct token_texts *texts) {
   texts->count = kept;
 }
 
-/* The first of the texts [low, high), which have `depth` bytes in common, whose next byte is `byte` or more.
- */
+/* Returns the first of the texts [low, high), which share `depth` bytes, whose next byte is `byte` or
+ * more. */
 static size_t first_with(const struct token_texts *texts, size_t low, size_t high, size_t depth, int byte) {
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
@@ -57,7 +57,7 @@ static size_t first_with(const struct token_texts *texts, size_t low, size_t hig
   return low;
 }
 
-/* The longest text that the bytes begin with; NULL: none. */
+/* Returns the longest text that the bytes begin with; NULL: none. */
 static const struct token_text *find_longest(const struct token_texts *texts, const char *bytes,
                                              size_t length) {
   const struct token_text *best = NULL;
@@ -126,7 +126,7 @@ static neap_status index_ids(struct added_tokens *added) {
   return NEAP_OK;
 }
 
-/* Notes what the normalizer makes of a token. */
+/* Stores the normalized form of a token. */
 static neap_status normalise_token(struct added_token *token, const struct steps *normalizer,
                                    struct matcher *matcher) {
   struct passage_buffer buffers[2] = {{.placed = false}, {.placed = false}};
@@ -196,7 +196,7 @@ void added_tokens_free(struct added_tokens *added) {
 
 /* ---- Splitting ---- */
 
-/* Where the character begins that ends at `end`, which is not 0. */
+/* Returns the start of the character that ends at `end`, which is not 0. */
 static size_t character_before(const struct passage *text, size_t end) {
   do end--;
   while (end > 0 && ((unsigned char)text->bytes[end] & 0xC0) == 0x80);
@@ -213,7 +213,7 @@ static neap_status is_word(const struct added_tokens *added, struct matcher *mat
   return expression_next(&walk, &start, &end, word);
 }
 
-/* Whether a token may stand at [from, to). */
+/* Finds out whether a token may be at [from, to). */
 static neap_status is_allowed(const struct added_tokens *added, struct matcher *matcher,
                               const struct passage *text, const struct added_token *token, size_t from,
                               size_t to, bool *allowed) {
@@ -225,7 +225,7 @@ static neap_status is_allowed(const struct added_tokens *added, struct matcher *
   return NEAP_OK;
 }
 
-/* Takes in the white space on the sides where the token wants it; what is before `done` was taken. */
+/* Adds the white space on the sides where the token takes it, but none before `done`, which was taken. */
 static void widen(const struct passage *text, const struct added_token *token, size_t done, size_t *from,
                   size_t *to) {
   uint32_t code;

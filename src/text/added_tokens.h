@@ -1,4 +1,4 @@
-/* The added tokens of a tokenizer.json: texts that are found before anything else, and are one token each. */
+/* The added tokens of a tokenizer.json: texts that are found before anything else; each is one token. */
 #ifndef NEAP_TEXT_ADDED_TOKENS_H
 #define NEAP_TEXT_ADDED_TOKENS_H
 
@@ -8,16 +8,16 @@
 struct added_token {
   char *text;
   size_t length;
-  char *normal; /* what the normalizer makes of it, where it is normalized; else NULL */
+  char *normal; /* its normalized form if `normalized`; else NULL */
   size_t normal_length;
   int32_t id;
-  bool single_word; /* it is none within a word */
+  bool single_word; /* it is not found inside a word */
   bool left, right; /* takes the white space on that side */
-  bool normalized;  /* it is looked for in what the normalizer made */
-  bool special;     /* it is no text for a reader */
+  bool normalized;  /* it is looked for in normalized text */
+  bool special;     /* it is not shown to readers */
 };
 
-/* Texts that are looked for at once, sorted by their bytes; of equal ones there is the first. */
+/* Texts that are searched for together, sorted by their bytes; of equal ones only the first is kept. */
 struct token_texts {
   struct token_text {
     const char *bytes; /* of the token */
@@ -29,7 +29,7 @@ struct token_texts {
   bool begins[256]; /* whether one begins with a byte */
 };
 
-/* To be read only. */
+/* Read-only for others. */
 struct added_tokens {
   VECTOR(struct added_token) list;
   VECTOR(int32_t) by_id; /* places in the list; -1: none */
@@ -37,22 +37,23 @@ struct added_tokens {
   struct expression *word; /* a character that is part of a word */
 };
 
-/* Makes them of the field "added_tokens", a list that may be missing. A token that the vocabulary has gets
- * its id from there. NEAP_BAD_FORMAT: it is wrong. Free with added_tokens_free, whatever the status. */
+/* Makes added tokens from the field "added_tokens", a list that may be missing. A token that the vocabulary
+ * has gets its id from there. NEAP_BAD_FORMAT: the list is invalid. Free with added_tokens_free, whatever the
+ * status. */
 neap_status added_tokens_parse(const json_t *list, const struct json_place *place,
                                const struct vocabulary *vocabulary, const struct steps *normalizer,
                                struct added_tokens *added);
 void added_tokens_free(struct added_tokens *added);
 
-/* What an id is; NULL: no added token. And the token of a text. */
+/* Return the added token of an id (NULL: none), and the id of a text. */
 const struct added_token *added_token_of_id(const struct added_tokens *added, int32_t id);
 const struct added_token *added_token_of_text(const struct added_tokens *added, const char *text,
                                               size_t length);
 
-/* Takes a part of a text: a token, or with an id of -1 what is between tokens. */
+/* Takes a part of a text: a token, or, with an id of -1, the text between tokens. */
 typedef neap_status added_taker(void *context, const struct passage *part, int32_t id);
 
-/* Splits a text at the tokens that it has, the longest at the first place each. */
+/* Splits a text at its added tokens: at each place the longest, from left to right. */
 neap_status added_tokens_split(const struct added_tokens *added, bool normalized, struct matcher *matcher,
                                const struct passage *text, added_taker *take, void *context);
 

@@ -10,7 +10,7 @@
 #include "text/utf8.h"
 #include "text/word_table.h"
 
-/* Numbers of words or n-grams in their order, a vector. */
+/* Numbers of words or n-grams in order, a vector. */
 struct numbers {
   int32_t *data;
   size_t count, capacity;
@@ -45,7 +45,7 @@ static void free_counter(struct counter *c) {
 
 /* ---- Words ---- */
 
-/* A word that is new is copied: its bytes are those of a buffer. */
+/* Numbers a word. A new word is copied, since its bytes are in a buffer. */
 static neap_status number_word(struct counter *c, const char *bytes, size_t length, int32_t *number) {
   const size_t before = c->words.words.count;
   TRY(word_table_add(&c->words, bytes, length, number));
@@ -78,7 +78,7 @@ static neap_status split(struct counter *c, const char *what, size_t segment, co
 
 /* ---- N-grams ---- */
 
-/* The number of the n-gram at a place, where `grams` has those of one word less. */
+/* Numbers the n-gram at a place; `grams` has the numbers of those with one word less. */
 static neap_status number_gram(struct counter *c, int n, const struct numbers *words, struct numbers *grams,
                                size_t at) {
   int32_t *number = &grams->data[at];
@@ -91,15 +91,15 @@ static neap_status number_gram(struct counter *c, int n, const struct numbers *w
   return NEAP_OK;
 }
 
-/* The same without numbering what is new: -1 is an n-gram that no reference has. */
+/* The same without numbering new ones; -1: no reference has this n-gram. */
 static int32_t find_gram(const struct counter *c, int n, const struct numbers *words, int32_t shorter,
                          size_t at) {
   if (n == 0 || shorter < 0) return shorter;
   return pair_table_find(&c->grams[n], (struct pair){shorter, words->data[at + (size_t)n]});
 }
 
-/* Counts n-grams of n + 1 words. Each of the hypothesis takes one of the reference with it, so that none
- * counts more often than it stands there. */
+/* Counts n-grams of n + 1 words. Each one of the hypothesis uses up one of the reference, so none counts more
+ * often than it occurs there. */
 static neap_status count_order(struct counter *c, int n, struct bleu *bleu) {
   const struct numbers *hypothesis = &c->hypothesis, *reference = &c->reference;
   struct numbers *left = &c->left[n];
@@ -140,8 +140,8 @@ static double brevity_penalty(int64_t hypothesis, int64_t reference) {
   return hypothesis == 0 ? 0 : exp(1 - (double)reference / (double)hypothesis);
 }
 
-/* An order without a match counts as half a match, the next such one as a quarter, and so on; one without
- * n-grams, and those after it, as nothing. */
+/* Sets the score. An order without a match counts as half a match, the next such one as a quarter, and so on.
+ * An order without n-grams, and all after it, count as 0. */
 static void set_score(struct bleu *bleu) {
   double halves = 1, logarithms = 0;
   bool any = false, all = true;
@@ -160,7 +160,7 @@ static void set_score(struct bleu *bleu) {
 
 neap_status bleu_corpus(const char *const *hypotheses, const char *const *references, size_t count,
                         enum bleu_tokenization tokenization, struct bleu *out) {
-  RETURN_IF(count == 0, NEAP_INVALID_ARGUMENT, "BLEU needs a segment or more");
+  RETURN_IF(count == 0, NEAP_INVALID_ARGUMENT, "BLEU: no segments; at least one is needed");
   struct counter counter = {.tokenization = tokenization};
   struct bleu bleu = {0};
   neap_status status = NEAP_OK;

@@ -10,8 +10,8 @@
 enum { BLEU_ORDERS = 4 };
 
 enum bleu_tokenization {
-  BLEU_13A,  /* punctuation apart, as mteval-v13a.pl does: for texts that are written as usual */
-  BLEU_NONE, /* at white space alone: for texts that are tokenized */
+  BLEU_13A,  /* punctuation apart, as in mteval-v13a.pl: for ordinary texts */
+  BLEU_NONE, /* only at white space: for tokenized texts */
 };
 
 struct bleu {
@@ -22,7 +22,7 @@ struct bleu {
   int64_t hypothesis_length, reference_length; /* words */
 };
 
-/* Segment i of the hypotheses is a translation, and segment i of the references what it should be.
+/* Scores a corpus: segment i of the hypotheses is a translation, segment i of the references the right one.
  * NEAP_INVALID_ARGUMENT: there are no segments. NEAP_BAD_FORMAT: one is not UTF-8. */
 neap_status bleu_corpus(const char *const *hypotheses, const char *const *references, size_t count,
                         enum bleu_tokenization tokenization, struct bleu *out);

@@ -29,7 +29,7 @@ size_t bleu_word(const char *bytes, size_t length, size_t *at) {
   }
 }
 
-/* The length without white space at the end. */
+/* Returns the length without white space at the end. */
 static size_t stripped(const char *bytes, size_t length) {
   size_t end = 0;
   for (size_t at = 0, word; (word = bleu_word(bytes, length, &at)) > 0; at = end) end = at + word;
@@ -51,7 +51,7 @@ static void swap(struct characters *a, struct characters *b) {
   *b = kept;
 }
 
-/* Puts `to` in the place of every `from`, left to right. */
+/* Replaces every `from` by `to`, left to right. */
 static neap_status replace(struct characters *text, struct characters *spare, const char *from,
                            const char *to) {
   const size_t length = strlen(from);
@@ -65,7 +65,7 @@ static neap_status replace(struct characters *text, struct characters *spare, co
   return NEAP_OK;
 }
 
-/* ASCII punctuation but ' , - . which the rules below look at. */
+/* Returns true for ASCII punctuation except ' , - . which have rules below. */
 static bool is_apart(char c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
          (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
@@ -86,9 +86,8 @@ static neap_status set_apart(struct characters *text, struct characters *spare) 
   return NEAP_OK;
 }
 
-/* Where two characters follow each other, blanks come before, between or behind them. Each character is
- * looked at in one pair at most, left to right. Of a character beyond ASCII that is the byte beside the
- * point. */
+/* A rule for two characters in a row: blanks go before, between or after them. Each character is in at most
+ * one pair, left to right. For a character beyond ASCII that is the byte next to the point. */
 struct rule {
   bool (*left)(char), (*right)(char);
   const char *before, *behind; /* and a blank between */

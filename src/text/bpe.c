@@ -32,11 +32,11 @@ const char *bpe_refusal(const struct bpe *bpe, struct pair pair) {
   size_t left, right;
   if (pair.left < 0 || pair.right < 0 || pair.left >= bpe_size(bpe) || pair.right >= bpe_size(bpe))
     return "must be of tokens that come before it";
-  if (bpe_size(bpe) == INT32_MAX) return "is one more than there are ids";
+  if (bpe_size(bpe) == INT32_MAX) return "exceeds the number of ids";
   bpe_token(bpe, pair.left, &left);
   bpe_token(bpe, pair.right, &right);
   if (left + right > TOKEN_MAX_BYTES) return "makes a token of more than 256 bytes";
-  if (pair_table_find(&bpe->merges, pair) >= 0) return "stands twice";
+  if (pair_table_find(&bpe->merges, pair) >= 0) return "occurs twice";
   return NULL;
 }
 
@@ -61,12 +61,12 @@ neap_status bpe_merge(struct bpe *bpe, struct pair pair) {
 
 /* ---- Encoding ---- */
 
-/* A token of the word that is being encoded. */
+/* A token of the word that is encoded. */
 struct piece {
   int32_t id, next, previous; /* id -1: part of the piece before it now; next, previous -1: none */
 };
 
-/* Two neighbours that can be merged, unless one of them has been since. */
+/* Two neighbours that can be merged, unless one of them has been merged since. */
 struct meeting {
   int32_t merge, at; /* its number; the piece on the left */
 };

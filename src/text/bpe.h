@@ -1,5 +1,5 @@
 /* Byte-pair codes (Gage 1994; Sennrich, Haddow, Birch 2016), over bytes as in GPT-2: a token is a byte, ids 0
- * to 255, or two tokens beside each other that were merged. */
+ * to 255, or two neighbouring tokens that were merged. */
 #ifndef NEAP_TEXT_BPE_H
 #define NEAP_TEXT_BPE_H
 
@@ -19,24 +19,24 @@ struct bpe {
   VECTOR(size_t) ends;      /* of each token in them */
 };
 
-/* A zeroed bpe becomes one of bytes alone. Free with bpe_free, whatever the status. */
+/* Makes a zeroed bpe one of bytes alone. Free with bpe_free, whatever the status. */
 neap_status bpe_start(struct bpe *bpe);
 void bpe_free(struct bpe *bpe);
 
 static inline int32_t bpe_size(const struct bpe *bpe) { return (int32_t)bpe->ends.count; }
 
-/* The bytes of a token, 1 to TOKEN_MAX_BYTES, and how many; valid until the next merge. */
+/* Returns the bytes of a token, 1 to TOKEN_MAX_BYTES, and their number; valid until the next merge. */
 const char *bpe_token(const struct bpe *bpe, int32_t id, size_t *length);
 
-/* Why two tokens cannot be merged; NULL: they can. */
+/* Returns the reason why two tokens cannot be merged; NULL: they can. */
 const char *bpe_refusal(const struct bpe *bpe, struct pair pair);
 
-/* Merges two tokens into the next one. NEAP_INVALID_ARGUMENT: it is refused. */
+/* Merges two tokens into the next one. NEAP_INVALID_ARGUMENT: they cannot be merged. */
 neap_status bpe_merge(struct bpe *bpe, struct pair pair);
 
-/* Appends the tokens of a text (`length` bytes, any). Each of its words (words.h) begins as single bytes; as
- * long as two neighbours can be merged, the merge that was made first is, at the first place. On failure what
- * was appended is undone. NEAP_TOO_LARGE: a word has 2^31 bytes. */
+/* Appends the tokens of a text (`length` bytes, any). Each of its words (words.h) starts as single bytes. As
+ * long as two neighbours can be merged, the earliest learned merge is applied, at its first place. On failure
+ * nothing is appended. NEAP_TOO_LARGE: a word has 2^31 bytes. */
 neap_status bpe_encode(const struct bpe *bpe, const char *bytes, size_t length, struct token_ids *ids);
 
 #endif

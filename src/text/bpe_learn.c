@@ -8,23 +8,23 @@
 #include "text/word_table.h"
 #include "text/words.h"
 
-/* A byte of one of the different words, which may be the first of a token. It is then a place of the pair
- * that the token makes with the next. */
+/* A byte of one of the distinct words, which may be the first of a token. It is then a place of the pair that
+ * the token makes with the next. */
 struct place {
   int32_t token, next, previous;      /* the tokens beside it in its word: places; -1: none */
   int32_t word;                       /* its number */
   int32_t pair, pair_next, pair_last; /* the pair's number (-1: no next token), its places beside this one */
 };
 
-/* The places of a pair as a list. A merge makes a new token, and changes no pairs but those that have it and
- * those that lose a place. So a list is filled while the later of its two tokens is made, in rising order,
- * and only shrinks from then on. */
+/* The list of a pair's places. A merge makes a new token, and only changes pairs that have it or that lose a
+ * place. So a list is filled while the later of its two tokens is made, in rising order, and only shrinks
+ * from then on. */
 struct pair_places {
   int64_t count; /* in the texts: a word counts as often as it occurs */
   int32_t first, last;
 };
 
-/* A pair and its count when it was last looked at, which it does not exceed since. */
+/* A pair and its count when it was last looked at; the count has not grown since. */
 struct candidate {
   int64_t count;
   int32_t pair;
@@ -51,7 +51,7 @@ static bool candidate_before(const struct learner *l, const struct candidate *a,
 
 DEFINE_HEAP(candidate, struct learner, struct candidate)
 
-/* A word of its own memory: windows of texts go. */
+/* Copies a word to its own memory, as windows of texts do not last. */
 static neap_status keep_word(struct learner *l, struct word *word) {
   static const size_t block = 1 << 16;
   if (word->length > l->room) {
@@ -82,7 +82,7 @@ static neap_status count_words(void *context, const struct text *text, bool last
   return NEAP_OK;
 }
 
-/* Adds a place to the end of the list of the pair that now begins there. */
+/* Appends a place to the list of the pair that now begins there. */
 static neap_status enter(struct learner *l, int32_t at) {
   struct place *place = &l->places.data[at];
   place->pair = -1;
@@ -102,7 +102,7 @@ static neap_status enter(struct learner *l, int32_t at) {
   return NEAP_OK;
 }
 
-/* Takes a place out of the list of its pair. */
+/* Removes a place from the list of its pair. */
 static void leave(struct learner *l, int32_t at) {
   const struct place *place = &l->places.data[at];
   if (place->pair < 0) return;
@@ -112,7 +112,7 @@ static void leave(struct learner *l, int32_t at) {
   list->count -= l->counts.data[place->word];
 }
 
-/* Pairs from that number on become candidates. */
+/* Makes pairs from number `first` on candidates. */
 static neap_status add_candidates(struct learner *l, size_t first) {
   for (size_t i = first; i < l->pair_places.count; i++) {
     const struct candidate candidate = {l->pair_places.data[i].count, (int32_t)i};
@@ -142,7 +142,7 @@ static neap_status make_places(struct learner *l) {
   return add_candidates(l, 0);
 }
 
-/* The token at a place takes in the next one, and becomes `made`. */
+/* Merges the token at a place with the next one into `made`. */
 static neap_status merge_at(struct learner *l, int32_t at, int32_t made) {
   struct place *left = &l->places.data[at];
   const struct place *right = &l->places.data[left->next];
@@ -164,7 +164,7 @@ static neap_status merge_everywhere(struct learner *l, int32_t pair) {
   return add_candidates(l, pairs);
 }
 
-/* Takes the pair that is merged next out of the candidates; -1: none exists. */
+/* Takes the next pair to merge out of the candidates; -1: none exists. */
 static int32_t take_best(struct learner *l) {
   while (l->candidates.count > 0) {
     const struct candidate best = candidate_take(l, l->candidates.data, &l->candidates.count);
@@ -195,8 +195,8 @@ static neap_status learn(struct learner *l, const struct text *texts, size_t cou
 }
 
 neap_status bpe_learn(const struct text *texts, size_t count, int32_t size, struct bpe *bpe) {
-  RETURN_IF(size < BYTE_TOKENS, NEAP_INVALID_ARGUMENT, "a vocabulary of %d: byte-pair codes have %d or more",
-            size, BYTE_TOKENS);
+  RETURN_IF(size < BYTE_TOKENS, NEAP_INVALID_ARGUMENT,
+            "a vocabulary of %d is too small: byte-pair codes have at least %d tokens", size, BYTE_TOKENS);
   struct learner learner = {.bpe = bpe};
   const neap_status status = learn(&learner, texts, count, size);
   word_table_free(&learner.words);

@@ -1,4 +1,4 @@
-/* The letters that GPT-2's vocabulary writes bytes with: a printing character of Latin-1 is itself, the other
+/* The letters in which GPT-2's vocabulary writes bytes: a printing character of Latin-1 is itself, the other
  * 68 bytes are U+0100, U+0101, ... in their order. */
 #ifndef NEAP_TEXT_BYTE_LETTERS_H
 #define NEAP_TEXT_BYTE_LETTERS_H
@@ -11,7 +11,7 @@ static inline uint32_t letter_of_byte(unsigned char byte) {
   return byte == 173 ? 0x100 + 67 : byte;
 }
 
-/* -1: the letter writes none. */
+/* Returns the byte of a letter; -1: none. */
 static inline int byte_of_letter(uint32_t code) {
   if (code >= 0x100 && code < 0x100 + 33) return (int)(code - 0x100);
   if (code >= 0x100 + 33 && code < 0x100 + 67) return (int)(code - 0x100 - 33 + 127);

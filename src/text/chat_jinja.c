@@ -20,7 +20,7 @@ static bool ends_with(const struct normaliser *n, const char *end) {
   return n->out.count >= length && memcmp(n->out.data + n->out.count - length, end, length) == 0;
 }
 
-/* A literal from its opening quote on; `*at` moves behind it. */
+/* Copies a literal from its opening quote on; `*at` moves past it. */
 static neap_status put_literal(struct normaliser *n, const char **at) {
   const char quote = *(*at)++;
   if (ends_with(n, "'+"))
@@ -41,7 +41,7 @@ static neap_status put_literal(struct normaliser *n, const char **at) {
   return put(n, "'", 1);
 }
 
-/* "message.role" becomes "message['role']". */
+/* Writes "message.role" as "message['role']". */
 static neap_status put_field(struct normaliser *n, const char **at, bool *done) {
   static const char *const fields[] = {"role", "content"};
   *done = false;
@@ -59,7 +59,7 @@ static neap_status put_field(struct normaliser *n, const char **at, bool *done) 
   return NEAP_OK;
 }
 
-/* What stands at `*at` outside of literals. */
+/* Copies one item at `*at` outside of literals. */
 static neap_status put_one(struct normaliser *n, const char **at) {
   const char *p = *at;
   bool done;
@@ -96,8 +96,8 @@ neap_status chat_jinja_normalise(const char *jinja, char **out) {
   return status;
 }
 
-/* Where the literal ends whose inside begins at `at`, or `after`, whichever comes first; NULL: that is no
- * `after`. */
+/* Returns the end of the literal whose inside begins at `at`, or `after` if that comes first; NULL: it ends
+ * before `after`. */
 static const char *literal_end(const char *at, const char *after) {
   const size_t length = strlen(after);
   for (; *at != '\0'; at++) {

@@ -8,12 +8,12 @@
 
 const char *const chat_role_names[CHAT_ROLES] = {"system", "user", "assistant", "tool"};
 
-/* In the texts of a row these mean what is known only when it renders. */
+/* Signs in the texts of a row for texts that are only known when it renders. */
 #define BOS  "\1"
 #define EOS  "\2"
 #define DATE "\3"
 
-/* What is around a message's content. */
+/* The texts around a message's content. */
 struct turn {
   const char *before; /* of the assistant: the generation prompt; NULL: the role has no turn */
   const char *lead;   /* of the assistant: what it writes itself before its content */
@@ -21,7 +21,7 @@ struct turn {
   const char *after;
 };
 
-/* Where a first message of the system goes. */
+/* The place of a first system message. */
 enum system_place {
   SYSTEM_TURN,       /* in its own turn */
   SYSTEM_HEAD,       /* in the row's head, which is there without it, too */
@@ -70,8 +70,8 @@ struct chat_format {
   "Below is an instruction that describes a task. Write a response that appropriately completes the "        \
   "request."
 
-/* Marks are expressions, so that another treatment of the content is another template. The first row that
- * fits is taken. */
+/* Marks are expressions, so that a template that treats the content differently is another template. The
+ * first row that fits is used. */
 static const struct chat_format formats[] = {
     {.name = "chatml",
      .has = {"'<|im_start|>'+message['role']+'\\n'+message['content']+'<|im_end|>\\n'",
@@ -284,7 +284,7 @@ static neap_status make(const struct chat_format *format, struct chat_template *
   return NEAP_OK;
 }
 
-/* Fails as `status` says, and frees what was made. */
+/* Returns `status`; if it is a failure, frees the template. */
 static neap_status finish(neap_status status, struct chat_template **out) {
   if (status != NEAP_OK) {
     chat_template_free(*out);
@@ -293,7 +293,7 @@ static neap_status finish(neap_status status, struct chat_template **out) {
   return status;
 }
 
-/* What a program says besides its row. */
+/* Reads the details of a program that its row does not have. */
 static neap_status read_details(struct chat_template *chat, const char *program) {
   const struct chat_format *format = chat->format;
   chat->bos = strstr(program, "bos_token") != NULL && format->bos;
@@ -332,7 +332,8 @@ neap_status chat_template_named(const char *name, struct chat_template **out) {
       if (status == NEAP_OK && tells_date(&formats[i])) status = copy_text(usual_date, &(*out)->date);
       return finish(status, out);
     }
-  return neap_fail(NEAP_INVALID_ARGUMENT, "template '%s': there is no such chat template; there are %s", name,
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "template '%s': this chat template does not exist; the names are %s", name,
                    list_names(names, sizeof names));
 }
 
@@ -377,7 +378,7 @@ static neap_status put_text(struct rendering *r, const char *text) {
   return text != NULL ? put(r, text, strlen(text)) : NEAP_OK;
 }
 
-/* A text of the row, with what its signs mean. */
+/* Writes a text of the row, with its signs replaced. */
 static neap_status put_row(struct rendering *r, const char *text) {
   for (; text != NULL && *text != '\0'; text++) {
     const size_t plain = strcspn(text, BOS EOS DATE);
@@ -389,7 +390,7 @@ static neap_status put_row(struct rendering *r, const char *text) {
   return NEAP_OK;
 }
 
-/* What Python's str.strip() takes off. */
+/* Returns true for the characters that Python's str.strip() removes. */
 static bool is_space(uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
@@ -427,7 +428,7 @@ static struct piece strip_lines(struct piece p, bool begin, bool end) {
   return p;
 }
 
-/* Where a word is in a piece, the first or the last; NULL: it is not. */
+/* Returns the first or last place of a word in a piece; NULL: none. */
 static const char *find_word(struct piece p, const char *word, bool last) {
   const size_t length = strlen(word);
   const char *found = NULL;
@@ -440,7 +441,7 @@ static struct piece from(struct piece p, const char *at) {
   return (struct piece){at, p.length - (size_t)(at - p.bytes)};
 }
 
-/* The assistant's content as Qwen3 has it: what it thought stays behind the last question alone. */
+/* Writes the assistant's content as Qwen3 does: its thoughts stay only after the last question. */
 static neap_status put_thinking(struct rendering *r, size_t index, struct piece content) {
   static const char end[] = "</think>", begin[] = "<think>";
   struct piece thought = {"", 0};
@@ -462,7 +463,7 @@ static neap_status put_thinking(struct rendering *r, size_t index, struct piece 
   return put(r, content.bytes, content.length);
 }
 
-/* A string of JSON, as Python's json.dumps writes it without ensure_ascii. */
+/* Writes a string of JSON, as Python's json.dumps does without ensure_ascii. */
 static neap_status put_json(struct rendering *r, struct piece p) {
   static const char escaped[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
   TRY(put_text(r, "\""));
@@ -529,7 +530,7 @@ static neap_status put_turn(struct rendering *r, size_t index) {
   return m->role == CHAT_TOOL && !is_tool(r, index + 1) ? put_row(r, r->format->tools_close) : NEAP_OK;
 }
 
-/* What is before the first turn. */
+/* Writes the text before the first turn. */
 static neap_status put_head(struct rendering *r) {
   if (r->chat->bos) TRY(put_row(r, BOS));
   if (r->format->system == SYSTEM_HEAD) {
@@ -554,13 +555,13 @@ static neap_status check_roles(const struct rendering *r) {
   for (size_t i = r->first; i < r->count; i++) {
     const enum chat_role role = r->messages[i].role;
     RETURN_IF(r->format->turns[role].before == NULL, NEAP_UNSUPPORTED,
-              "message %zu: the chat template '%s' has no turn of '%s'", i + 1, r->chat->name,
+              "message %zu: the chat template '%s' has no turn for '%s'", i + 1, r->chat->name,
               chat_role_names[role]);
     if (!r->format->alternate || (own && i == 0)) continue;
     const enum chat_role wanted = place++ % 2 == 0 ? CHAT_USER : CHAT_ASSISTANT;
     RETURN_IF(role != wanted, NEAP_INVALID_ARGUMENT,
               "message %zu: its role is '%s'; in the chat template '%s' user and assistant take turns, and "
-              "'%s' comes here",
+              "this one must be '%s'",
               i + 1, chat_role_names[role], r->chat->name, chat_role_names[wanted]);
   }
   return NEAP_OK;

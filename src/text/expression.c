@@ -20,18 +20,18 @@ struct matcher {
   pcre2_jit_stack *stack;
 };
 
-/* A match may take that many steps, and some more for each byte of the text. */
+/* The limit on the steps of a match: a constant and some for each byte of the text. */
 enum { LEAST_STEPS = 1000000, STEPS_A_BYTE = 32, HEAP_KIB = 1 << 16 };
 enum { JIT_STACK_LEAST = 1 << 15, JIT_STACK_MOST = 1 << 20 };
 
-/* ---- From Oniguruma's words to PCRE2's ---- */
+/* ---- From Oniguruma's syntax to PCRE2's ---- */
 
 #define SPACE    "\\p{White_Space}"
 #define NO_SPACE "\\P{White_Space}"
-/* Oniguruma takes the fractions and raised digits of Latin-1 for parts of words. */
+/* Oniguruma counts the fractions and raised digits of Latin-1 as word characters. */
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
-/* Escapes that mean something else: outside of brackets, and within (NULL: there is no way to say it). */
+/* Escapes with another meaning: outside of brackets, and inside (NULL: it cannot be written). */
 static const struct {
   char letter;
   const char *outside, *within;
@@ -81,7 +81,7 @@ static bool is_script(const char *name, size_t length) {
   return compiled != NULL;
 }
 
-/* \p{NAME}: a script is one, and not what PCRE2 takes too for it, characters that are used with it. */
+/* Writes \p{NAME}. A script is only the script, without the characters used with it that PCRE2 adds. */
 static neap_status put_property(struct translation *t) {
   const char *name = t->from + t->at + 3;
   const char *end = memchr(name, '}', t->length - t->at - 3);
@@ -109,7 +109,7 @@ static neap_status put_escape(struct translation *t) {
   if ((letter == 'p' || letter == 'P') && t->at + 2 < t->length && t->from[t->at + 2] == '{')
     return put_property(t);
   if (letter == 'u') {
-    RETURN_IF(t->length - t->at < 6, NEAP_UNSUPPORTED, "\\u is followed by four digits");
+    RETURN_IF(t->length - t->at < 6, NEAP_UNSUPPORTED, "\\u must be followed by four digits");
     TRY(put_text(t, "\\x{"));
     TRY(put(t, t->from + t->at + 2, 4));
     t->at += 6;
@@ -118,7 +118,7 @@ static neap_status put_escape(struct translation *t) {
   for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
     if (escapes[i].letter == letter) {
       const char *text = t->within ? escapes[i].within : escapes[i].outside;
-      RETURN_IF(text == NULL, NEAP_UNSUPPORTED, "\\%c stands within brackets", letter);
+      RETURN_IF(text == NULL, NEAP_UNSUPPORTED, "\\%c is not supported inside brackets", letter);
       t->at += 2;
       return put_text(t, text);
     }
@@ -126,7 +126,7 @@ static neap_status put_escape(struct translation *t) {
   return put(t, t->from + t->at - 2, 2);
 }
 
-/* The flags of "(?im-x:" or "(?m)": m is what PCRE2 calls s. Anything else begins with "(" alone. */
+/* Writes the flags of "(?im-x:" or "(?m)": m is PCRE2's s. Otherwise writes only "(". */
 static neap_status put_group(struct translation *t) {
   size_t end = t->at + 1;
   if (end < t->length && t->from[end] == '?') end++;
@@ -138,8 +138,8 @@ static neap_status put_group(struct translation *t) {
 
 static neap_status put_within(struct translation *t) {
   const char c = t->from[t->at], next = t->at + 1 < t->length ? t->from[t->at + 1] : '\0';
-  RETURN_IF(c == '[' && next != ':', NEAP_UNSUPPORTED, "brackets stand within brackets");
-  RETURN_IF(c == '&' && next == '&', NEAP_UNSUPPORTED, "it has && within brackets");
+  RETURN_IF(c == '[' && next != ':', NEAP_UNSUPPORTED, "brackets inside brackets are not supported");
+  RETURN_IF(c == '&' && next == '&', NEAP_UNSUPPORTED, "&& inside brackets is not supported");
   if (c == '[') { /* [:alpha:] */
     const char *end = memchr(t->from + t->at, ']', t->length - t->at);
     const size_t length = end != NULL ? (size_t)(end - t->from) - t->at + 1 : 1;
@@ -159,7 +159,7 @@ static neap_status put_bracket(struct translation *t) {
   return put(t, t->from + start, t->at - start);
 }
 
-/* {n}, {n,m}, {n,}, {,m}; other braces are themselves. */
+/* Writes {n}, {n,m}, {n,}, {,m}; other braces are themselves. */
 static neap_status put_interval(struct translation *t, bool *interval) {
   size_t end = t->at + 1;
   while (end < t->length && ((t->from[end] >= '0' && t->from[end] <= '9') || t->from[end] == ',')) end++;
@@ -178,7 +178,7 @@ static neap_status translate(struct translation *t) {
   while (t->at < t->length) {
     const char c = t->from[t->at];
     bool interval = false;
-    RETURN_IF(t->was_interval && c == '+', NEAP_UNSUPPORTED, "+ stands behind {n,m}");
+    RETURN_IF(t->was_interval && c == '+', NEAP_UNSUPPORTED, "+ after {n,m} is not supported");
     if (c == '\\')
       TRY(put_escape(t));
     else if (t->within)
@@ -261,7 +261,7 @@ void matcher_free(struct matcher *matcher) {
   free(matcher);
 }
 
-/* The next match from `walk->from` on, empty or not. */
+/* Finds the next match from `walk->from` on, empty or not. */
 static neap_status find(struct expression_walk *walk, size_t *start, size_t *end, bool *found) {
   struct matcher *m = walk->matcher;
   const size_t bytes = walk->length < UINT32_MAX / 64 ? walk->length : UINT32_MAX / 64;
@@ -274,7 +274,8 @@ static neap_status find(struct expression_walk *walk, size_t *start, size_t *end
     PCRE2_UCHAR reason[160];
     pcre2_get_error_message(code, reason, sizeof reason);
     return neap_fail(code == PCRE2_ERROR_NOMEMORY ? NEAP_OUT_OF_MEMORY : NEAP_UNSUPPORTED,
-                     "the tokenizer's pattern cannot be looked for in this text: %s (PCRE2)", (char *)reason);
+                     "the search for the tokenizer's pattern in this text failed: %s (PCRE2)",
+                     (char *)reason);
   }
   const PCRE2_SIZE *place = pcre2_get_ovector_pointer(m->data);
   *start = place[0];

@@ -9,7 +9,7 @@
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER = 4, UNUSED = 5, BYTE = 6 }; /* token_vocabulary.h: types */
 
-/* Lists that are filled. */
+/* The lists that are being filled. */
 struct filling {
   const char *folder;
   const json_t *tokenizer, *model;
@@ -36,12 +36,13 @@ static bool is_type(const json_t *object, const char *type) {
 static const char mark[] = "\xE2\x96\x81"; /* U+2581, which means a space */
 enum { MARK_BYTES = 3 };
 
-/* "<0x0A>" */
+/* Returns true for a byte token such as "<0x0A>". */
 static bool is_byte(const char *text, size_t length) {
   return length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
-/* The text that a GGUF file has: of a token that is found before anything else, spaces in place of marks. */
+/* Copies a token's text in the form of a GGUF file: a token that is found before anything else has spaces
+ * instead of marks. */
 static const char *copy_token(const struct filling *f, const char *text, size_t *length, int32_t type) {
   size_t marks = 0;
   while (*length >= (marks + 1) * MARK_BYTES && memcmp(text + marks * MARK_BYTES, mark, MARK_BYTES) == 0)
@@ -101,7 +102,7 @@ static neap_status add_tokens(struct filling *f) {
   return NEAP_OK;
 }
 
-/* Ids without a token. */
+/* Fills ids without a token. */
 static neap_status pad(struct filling *f) {
   for (int32_t i = 0; i < f->v->count; i++) {
     if (f->tokens[i] != NULL) continue;
@@ -115,7 +116,7 @@ static neap_status pad(struct filling *f) {
 
 /* ---- Merges ---- */
 
-/* A merge is "a b", or the two. */
+/* Adds a merge, which is "a b" or a list of the two. */
 static neap_status add_merge(struct filling *f, const json_t *merge, int32_t i) {
   const char *text = json_string_value(merge);
   if (json_is_array(merge) && json_array_size(merge) == 2) {
@@ -131,7 +132,7 @@ static neap_status add_merge(struct filling *f, const json_t *merge, int32_t i) 
     if (text == NULL) return out_of_memory(f);
   }
   RETURN_IF(text == NULL || strchr(text, ' ') == NULL, NEAP_BAD_FORMAT,
-            "%s: merge %d of its tokenizer is no pair of texts", f->folder, i);
+            "%s: merge %d of its tokenizer is not a pair of texts", f->folder, i);
   f->merges[i] = text;
   return NEAP_OK;
 }
@@ -139,7 +140,7 @@ static neap_status add_merge(struct filling *f, const json_t *merge, int32_t i) 
 static neap_status add_merges(struct filling *f) {
   const json_t *list = json_object_get(f->model, "merges"), *merge;
   size_t i;
-  RETURN_IF(json_array_size(list) > INT32_MAX, NEAP_TOO_LARGE, "%s: more than 2^31 merges", f->folder);
+  RETURN_IF(json_array_size(list) > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than 2^31 merges", f->folder);
   f->v->merge_count = (int32_t)json_array_size(list);
   f->merges = region_alloc(f->region, json_array_size(list), sizeof *f->merges);
   if (f->merges == NULL) return out_of_memory(f);
@@ -147,8 +148,8 @@ static neap_status add_merges(struct filling *f) {
   return NEAP_OK;
 }
 
-/* The token that is made first has the highest score, -1 below which the next one has -2 and so on; what is
- * made of nothing has the lowest, and what is no piece of text 0. */
+/* Adds scores. The token that is made first has the highest one, -1, the next one -2, and so on. A token that
+ * is made of no others has the lowest score, and one that is not a piece of text 0. */
 static neap_status add_scores(struct filling *f) {
   struct token_vocabulary *v = f->v;
   float next = 0;
@@ -181,7 +182,7 @@ static neap_status add_scores(struct filling *f) {
 
 /* ---- Special tokens ---- */
 
-/* The id of a text, or else what config.json has: a number, or a list of them, of which the first counts. */
+/* Returns the id of a text or else the one in config.json: a number, or the first of a list. */
 static int32_t special_id(const struct filling *f, const char *text, const json_t *config, const char *key) {
   const int32_t id = text != NULL ? vocabulary_find(&f->by_text, text, strlen(text)) : -1;
   if (id >= 0) return id;
@@ -191,11 +192,11 @@ static int32_t special_id(const struct filling *f, const char *text, const json_
   return number >= 0 && number < f->v->count ? (int32_t)number : -1;
 }
 
-/* One token may be set before a text and one behind; they become bos and eos. */
+/* Takes the bos or eos token: at most one may be added before a text and one after it. */
 static neap_status take_end(const struct filling *f, const struct token_ids *ids, const char *where,
                             int *flag, int32_t *id) {
   RETURN_IF(ids->count > 1, NEAP_UNSUPPORTED,
-            "%s: its tokenizer sets %zu tokens %s a text; a GGUF file can say one", f->folder, ids->count,
+            "%s: its tokenizer adds %zu tokens %s a text; a GGUF file can have one", f->folder, ids->count,
             where);
   *flag = ids->count == 1;
   if (*flag) *id = ids->data[0];
@@ -221,7 +222,7 @@ static neap_status add_specials(struct filling *f, const struct special_texts *t
 
 /* ---- The kind of the tokenizer ---- */
 
-/* Whether a space is set before a text: by a normalizer, or by the one that splits. */
+/* Returns true if a space is added before a text, by a normalizer or by a pre-tokenizer. */
 static bool has_space_prefix(const json_t *step, const char *list) {
   const json_t *one, *steps = json_object_get(step, list);
   const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
@@ -239,7 +240,7 @@ static neap_status find_kind(struct filling *f) {
   const char *type = json_string_value(json_object_get(f->model, "type"));
   bool prefix;
   RETURN_IF(type != NULL && strcmp(type, "BPE") != 0, NEAP_UNSUPPORTED,
-            "%s: its tokenizer is a %s; those of BPE become one of a GGUF file", f->folder, type);
+            "%s: its tokenizer is a %s; only BPE can be written to a GGUF file", f->folder, type);
   if (json_is_true(json_object_get(f->model, "byte_fallback"))) {
     v->model = "llama";
     v->pre = "default";
@@ -283,7 +284,8 @@ neap_status folder_vocabulary_read(const char *folder, const json_t *config, int
   struct special_texts texts;
   json_t *tokenizer;
   *v = (struct token_vocabulary){.file = folder, .count = (int32_t)rows};
-  RETURN_IF(rows < 1 || rows > INT32_MAX, NEAP_TOO_LARGE, "%s: has %lld tokens", folder, (long long)rows);
+  RETURN_IF(rows < 1 || rows > INT32_MAX, NEAP_TOO_LARGE,
+            "%s: got %lld tokens; the count must be 1 to 2^31 - 1", folder, (long long)rows);
   TRY(tokenizer_folder_to_json(folder, region, &tokenizer, &texts));
   if (tokenizer == NULL) return NEAP_OK;
   struct filling f = {.folder = folder,

@@ -27,7 +27,7 @@ static void skip_blanks(struct header *h) {
   while (h->at < h->end && (*h->at == ' ' || *h->at == '\t' || *h->at == '\r' || *h->at == '\n')) h->at++;
 }
 
-/* What stands behind blanks, if it is what is wanted. */
+/* Skips blanks and takes the word if it follows. */
 static bool take_word(struct header *h, const char *word) {
   const size_t length = strlen(word);
   skip_blanks(h);
@@ -38,7 +38,7 @@ static bool take_word(struct header *h, const char *word) {
 
 static bool take(struct header *h, char wanted) { return take_word(h, (char[]){wanted, '\0'}); }
 
-/* A string of less than NPY_TYPE_BYTES bytes, without escapes and zeros. */
+/* Takes a string of less than NPY_TYPE_BYTES bytes, without escapes and zeros. */
 static bool take_string(struct header *h, char text[NPY_TYPE_BYTES]) {
   const char quote = take(h, '\'') ? '\'' : '"';
   if (quote == '"' && !take(h, '"')) return false;
@@ -60,7 +60,7 @@ static bool take_size(struct header *h, int64_t *size) {
   return h->at > first;
 }
 
-/* A tuple of sizes; one of a single size ends with a comma. */
+/* Takes a tuple of sizes; one of a single size ends with a comma. */
 static bool take_shape(struct header *h) {
   if (!take(h, '(')) return false;
   for (h->rank = 0; !take(h, ')'); h->rank++) {
@@ -103,7 +103,7 @@ static bool take_header(struct header *h) {
 
 /* ---- The file ---- */
 
-/* Where the dictionary begins, and its bytes. */
+/* Finds the start of the dictionary, and its length. */
 static neap_status read_prefix(const char *path, int descriptor, uint64_t base, uint64_t *offset,
                                size_t *length) {
   unsigned char prefix[PREFIX_BYTES];
@@ -111,11 +111,11 @@ static neap_status read_prefix(const char *path, int descriptor, uint64_t base, 
   RETURN_IF(memcmp(prefix, magic, MAGIC_BYTES) != 0, NEAP_BAD_FORMAT, "%s: is not a NumPy file", path);
   const int major = prefix[6], minor = prefix[7];
   RETURN_IF(major < 1 || major > 3 || minor != 0, NEAP_UNSUPPORTED,
-            "%s: has NumPy's format %d.%d; 1.0, 2.0 and 3.0 are read", path, major, minor);
+            "%s: has NumPy's format %d.%d; supported are 1.0, 2.0 and 3.0", path, major, minor);
   *offset = base + (major == 1 ? PREFIX_BYTES - 2 : PREFIX_BYTES);
   *length = (size_t)prefix[8] | (size_t)prefix[9] << 8;
   if (major > 1) *length |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
-  RETURN_IF(*length > HEADER_LIMIT, NEAP_BAD_FORMAT, "%s: its header has %zu bytes, at most %d", path,
+  RETURN_IF(*length > HEADER_LIMIT, NEAP_BAD_FORMAT, "%s: its header has %zu bytes; the limit is %d", path,
             *length, HEADER_LIMIT);
   return NEAP_OK;
 }
@@ -131,7 +131,7 @@ neap_status npy_read(const char *path, int descriptor, uint64_t base, struct npy
             "%s: its header is not {'descr': TYPE, 'fortran_order': False, 'shape': (COUNT,)} at byte %zu",
             path, (size_t)(offset - base) + (size_t)(header.at - text));
   RETURN_IF(header.fortran_order, NEAP_UNSUPPORTED,
-            "%s: is in Fortran's order; save numpy.ascontiguousarray of it", path);
+            "%s: is in Fortran order; save numpy.ascontiguousarray of it", path);
   *npy = (struct npy){.rank = header.rank, .count = 1, .offset = offset + length};
   for (int i = 0; i < header.rank; i++) {
     npy->dims[i] = header.dims[i];

@@ -8,7 +8,7 @@ static size_t hash_of(struct pair pair) {
   return (size_t)(mixed ^ mixed >> 32);
 }
 
-/* The slot of a pair, or the empty one where it belongs. */
+/* Returns the slot of a pair, or the empty one where it belongs. */
 static int32_t *find_slot(const struct pair_table *table, struct pair pair) {
   const size_t mask = table->slot_count - 1;
   for (size_t at = hash_of(pair) & mask;; at = (at + 1) & mask) {

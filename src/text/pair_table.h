@@ -1,4 +1,4 @@
-/* Pairs of ids, numbered 0, 1, 2, ... as they first occur. */
+/* Pairs of ids, numbered 0, 1, 2, ... in the order in which they first occur. */
 #ifndef NEAP_TEXT_PAIR_TABLE_H
 #define NEAP_TEXT_PAIR_TABLE_H
 
@@ -16,14 +16,14 @@ struct pair_table {
   size_t slot_count;         /* a power of two, or 0 */
 };
 
-/* The number of a pair; -1: it is missing. */
+/* Returns the number of a pair; -1: it is missing. */
 int32_t pair_table_find(const struct pair_table *table, struct pair pair);
 
-/* The number of a pair, which is the next one if the pair is new. A failure leaves the table as it was.
+/* Gives the number of a pair, which is the next one if the pair is new. A failure leaves the table unchanged.
  * NEAP_TOO_LARGE: it has 2^31 - 1 pairs. */
 neap_status pair_table_add(struct pair_table *table, struct pair pair, int32_t *number);
 
-/* The table is empty and usable again. A zeroed table is empty. */
+/* Empties the table, which stays usable. A zeroed table is empty. */
 void pair_table_free(struct pair_table *table);
 
 #endif

@@ -46,7 +46,7 @@ static neap_status find_files(const char *folder, const char *split, const char 
   return status;
 }
 
-/* The names of one side are those of the other. */
+/* Fails unless both sides have the same names. */
 static neap_status check_partners(const char *folder, const char *split, const char *const languages[2],
                                   const struct names found[2]) {
   const size_t counts[2] = {found[0].list.count, found[1].list.count};
@@ -56,7 +56,7 @@ static neap_status check_partners(const char *folder, const char *split, const c
     const char *source = i < counts[0] ? found[0].list.data[i] : NULL;
     const char *target = i < counts[1] ? found[1].list.data[i] : NULL;
     const int order = source == NULL ? 1 : target == NULL ? -1 : strcmp(source, target);
-    RETURN_IF(order != 0, NEAP_BAD_FORMAT, "%s/%s.%s: there is no %s.%s beside it", folder,
+    RETURN_IF(order != 0, NEAP_BAD_FORMAT, "%s/%s.%s: its partner %s.%s is missing", folder,
               order < 0 ? source : target, languages[order > 0], order < 0 ? source : target,
               languages[order < 0]);
   }
@@ -65,7 +65,7 @@ static neap_status check_partners(const char *folder, const char *split, const c
 
 /* ---- Lines ---- */
 
-/* Takes the first line off a text that is not empty. */
+/* Takes the first line of a text that is not empty. */
 static struct text take_line(struct text *rest) {
   struct text line = *rest;
   const char *end = memchr(rest->bytes, '\n', rest->length);
@@ -127,7 +127,8 @@ neap_status parallel_text_read(const char *folder, const char *split, const char
   const char *const languages[2] = {source, target};
   struct names found[2] = {0};
   *text = (struct parallel_text){0};
-  RETURN_IF(strcmp(source, target) == 0, NEAP_INVALID_ARGUMENT, "%s: '%s' is both languages", folder, source);
+  RETURN_IF(strcmp(source, target) == 0, NEAP_INVALID_ARGUMENT, "%s: '%s' is given for both languages",
+            folder, source);
   neap_status status = find_files(folder, split, languages, &text->region, found);
   if (status == NEAP_OK) status = check_partners(folder, split, languages, found);
   if (status == NEAP_OK) status = read_files(folder, languages, &found[0], text);

@@ -1,4 +1,4 @@
-/* Text on its way to tokens, and where each of its bytes comes from. */
+/* Text on its way to tokens, with the origin of each of its bytes. */
 #ifndef NEAP_TEXT_PASSAGE_H
 #define NEAP_TEXT_PASSAGE_H
 
@@ -14,9 +14,9 @@ struct places {
 struct passage {
   const char *bytes;
   size_t length;
-  const size_t *ends; /* [length]: the place in the original text behind what a byte means, rising; NULL:
-                         nobody asks */
-  size_t start;       /* where it begins there, if somebody asks */
+  const size_t *ends; /* [length]: the end, in the original text, of the origin of each byte, rising; NULL:
+                         not recorded */
+  size_t start;       /* where it begins there, if recorded */
   bool first;         /* it is the beginning of the original text */
 };
 
@@ -27,16 +27,16 @@ struct passage_buffer {
   bool placed; /* whether ends are kept */
 };
 
-/* The bytes [from, to) of a passage. */
+/* Returns the bytes [from, to) of a passage. */
 struct passage passage_part(const struct passage *passage, size_t from, size_t to);
 
-/* The place behind the first `length` bytes of a passage; 0 where nobody asks. */
+/* Returns the place after the first `length` bytes of a passage; 0 if not recorded. */
 size_t passage_place(const struct passage *passage, size_t length);
 
-/* What was made of `source`, valid until the buffer changes. */
+/* Returns the passage that was made of `source`, valid until the buffer changes. */
 struct passage passage_of(const struct passage_buffer *buffer, const struct passage *source);
 
-/* Append bytes that mean what ends at a place; or a part of a passage; or a code point. */
+/* Append bytes whose origin ends at a place; a part of a passage; a code point. */
 neap_status passage_append(struct passage_buffer *buffer, const char *bytes, size_t length, size_t end);
 neap_status passage_append_part(struct passage_buffer *buffer, const struct passage *passage, size_t from,
                                 size_t to);

@@ -6,7 +6,7 @@
 
 /* ---- Making ---- */
 
-/* What describes the tokenizer but its largest lists. */
+/* Copies the description of the tokenizer without its largest lists. */
 static json_t *copy_rest(const json_t *object) {
   json_t *rest = json_copy((json_t *)object), *model = json_copy(json_object_get(object, "model"));
   json_object_del(model, "vocab");
@@ -34,7 +34,7 @@ static neap_status parse(const json_t *object, const struct json_place *top, str
                          &p->added));
   p->size = vocabulary_size(&p->model.vocabulary);
   if (p->added.by_id.count > (size_t)p->size) p->size = (int32_t)p->added.by_id.count;
-  if (p->size == 0) return json_bad_field(&model, "vocab", "must have a piece or more");
+  if (p->size == 0) return json_bad_field(&model, "vocab", "must have at least one piece");
   TRY(post_processor_parse(json_object_get(object, "post_processor"), &post, p->size, &p->post));
   p->rest = copy_rest(object);
   RETURN_IF(p->rest == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", top->file);

@@ -14,7 +14,7 @@ static neap_status take_id(const json_t *id, const struct json_place *place, con
   return vector_push(ids, (int32_t)json_integer_value(id));
 }
 
-/* Puts ids before those that are there. */
+/* Inserts ids before the existing ones. */
 static neap_status put_before(struct token_ids *ids, const struct token_ids *added) {
   TRY(vector_reserve(ids, ids->count + added->count));
   if (ids->count > 0) memmove(ids->data + added->count, ids->data, ids->count * sizeof *ids->data);
@@ -28,7 +28,7 @@ static neap_status put_behind(struct token_ids *ids, const struct token_ids *add
   return NEAP_OK;
 }
 
-/* ["[SEP]", 102] behind the text and ["[CLS]", 101] before it. */
+/* Reads ["[SEP]", 102] for after the text and ["[CLS]", 101] for before it. */
 static neap_status read_pair(const json_t *object, const struct json_place *place, int32_t size,
                              struct post_processor *added) {
   TRY(take_id(json_array_get(json_object_get(object, "cls"), 1), place, "cls", size, &added->before));
@@ -75,7 +75,7 @@ static neap_status parse_sequence(const json_t *object, const struct json_place 
                                   int depth, struct post_processor *post) {
   json_t *list, *part;
   size_t i;
-  if (depth == NESTED_MOST) return json_bad(place, "has too many sequences within each other");
+  if (depth == NESTED_MOST) return json_bad(place, "has too many nested sequences");
   TRY(json_need_array(object, "processors", place, &list));
   json_array_foreach(list, i, part) {
     char name[40];
@@ -103,7 +103,7 @@ static neap_status parse(const json_t *object, const struct json_place *place, i
   size_t row = 0;
   while (row < sizeof rows / sizeof *rows && strcmp(rows[row].type, type) != 0) row++;
   if (row == sizeof rows / sizeof *rows)
-    return step_refuse(place, "type", type, "use a tokenizer of another post-processor");
+    return step_refuse(place, "type", type, "use a tokenizer with another post-processor");
   if (rows[row].read == NULL) return NEAP_OK;
   struct post_processor added = {0};
   neap_status status = rows[row].read(object, place, size, &added);

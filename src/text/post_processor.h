@@ -1,4 +1,4 @@
-/* Post-processors: the ids that a tokenizer.json sets before and behind a text. */
+/* Post-processors: the ids that a tokenizer.json adds before and after a text. */
 #ifndef NEAP_TEXT_POST_PROCESSOR_H
 #define NEAP_TEXT_POST_PROCESSOR_H
 
@@ -10,8 +10,9 @@ struct post_processor {
 };
 
 /* Reads TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel (which adds nothing) or a Sequence
- * of them; null adds nothing. Ids are below `size`. NEAP_UNSUPPORTED: another type, or a template that has
- * not the text once. NEAP_BAD_FORMAT: it is wrong. Free with post_processor_free, whatever the status. */
+ * of them; null adds nothing. Ids are below `size`. NEAP_UNSUPPORTED: another type, or a template that does
+ * not have the text exactly once. NEAP_BAD_FORMAT: it is invalid. Free with post_processor_free, whatever the
+ * status. */
 neap_status post_processor_parse(const json_t *object, const struct json_place *place, int32_t size,
                                  struct post_processor *post);
 void post_processor_free(struct post_processor *post);

@@ -8,7 +8,7 @@
 
 static const char gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-/* \w of Rust's expressions. */
+/* \w of Rust's regular expressions. */
 #define RUST_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
 static const char whitespace_pattern[] = "[" RUST_WORD "]+|[^" RUST_WORD "\\s]+";
 
@@ -41,7 +41,7 @@ static neap_status flush(struct cutter *c) {
   return give(c, c->from, c->to);
 }
 
-/* Joins [from, to) to what waits, or lets it wait in its place. */
+/* Joins [from, to) to the pending part or, if not `joins`, makes it the pending part. */
 static neap_status wait_or_join(struct cutter *c, bool joins, size_t from, size_t to) {
   if (joins && c->waits) {
     c->to = to;
@@ -54,7 +54,7 @@ static neap_status wait_or_join(struct cutter *c, bool joins, size_t from, size_
   return NEAP_OK;
 }
 
-/* Takes the next stretch, which is a match of the step or lies between two. */
+/* Takes the next stretch, which is a match of the step or the text between two. */
 static neap_status cut(struct cutter *c, size_t from, size_t to, bool is_match) {
   const bool match = is_match != c->step->invert, was_match = c->was_match;
   c->was_match = match;
@@ -110,7 +110,7 @@ static neap_status split_by_class(const struct step *step, struct splitting *spl
 
 /* ---- Changing ---- */
 
-/* Hands on what was made of `in`. */
+/* Passes the changed text on to the next step. */
 static neap_status hand_on(struct splitting *splitting, size_t stage, const struct passage *in) {
   const struct passage made = passage_of(&splitting->buffers[stage], in);
   return pre_tokenize(splitting, stage + 1, &made);
@@ -173,7 +173,7 @@ static neap_status add_class(struct steps *steps, bool (*is_member)(uint32_t),
                    (struct step){.split = split_by_class, .is_member = is_member, .behaviour = behaviour});
 }
 
-/* Reads the field "behavior"; where it is missing or null, `*out` stays. */
+/* Reads the field "behavior"; if it is missing or null, `*out` is unchanged. */
 static neap_status parse_behaviour(const json_t *object, const struct json_place *place,
                                    enum split_behaviour *out) {
   static const char *const words[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
@@ -220,7 +220,7 @@ static neap_status parse_digits(const json_t *object, const struct json_place *p
   return add_class(steps, unicode_is_number, individual ? ISOLATED : CONTIGUOUS);
 }
 
-/* Reads "prepend_scheme", or what older files have instead. */
+/* Reads "prepend_scheme", or its form in older files. */
 static neap_status parse_scheme(const json_t *object, const struct json_place *place, int *scheme) {
   static const char *const words[] = {"always", "first", "never"};
   const json_t *value = json_object_get(object, "prepend_scheme");

@@ -1,4 +1,4 @@
-/* Pre-tokenizers: how a text is split into the words that a model gets. */
+/* Pre-tokenizers: split a text into the words that a model gets. */
 #ifndef NEAP_TEXT_PRE_TOKENIZER_H
 #define NEAP_TEXT_PRE_TOKENIZER_H
 
@@ -8,16 +8,16 @@
  * WhitespaceSplit. */
 extern const struct step_family pre_tokenizers;
 
-/* What one run of the steps needs. */
+/* The state of one run of the steps. */
 struct splitting {
   const struct steps *steps;
   struct passage_buffer *buffers; /* [steps], the caller's */
   struct matcher *matcher;
-  neap_status (*take)(void *context, const struct passage *word); /* gets the words in their order */
+  neap_status (*take)(void *context, const struct passage *word); /* receives the words in order */
   void *context;
 };
 
-/* Splits a text by the steps from `stage` on: 0 is the first. Words that are empty are left out. */
+/* Splits a text by the steps from `stage` on, 0 for all. Empty words are left out. */
 neap_status pre_tokenize(struct splitting *splitting, size_t stage, const struct passage *in);
 
 #endif

@@ -83,8 +83,8 @@ static neap_status parse(const struct step_family *family, const json_t *object,
   for (size_t i = 0; i < family->count; i++)
     if (strcmp(family->rows[i].type, type) == 0) return family->rows[i].parse(object, place, steps);
   if (strcmp(type, "Sequence") != 0)
-    return step_refuse(place, "type", type, "use a tokenizer of other components");
-  if (depth == NESTED_MOST) return json_bad(place, "has too many sequences within each other");
+    return step_refuse(place, "type", type, "use a tokenizer with other components");
+  if (depth == NESTED_MOST) return json_bad(place, "has too many nested sequences");
   json_t *list, *part;
   size_t i;
   TRY(json_need_array(object, family->sequence, place, &list));

@@ -1,5 +1,5 @@
-/* What a tokenizer of others is made of between text and tokens: steps, one after the other. The components
- * of a tokenizer.json become one step or more each. */
+/* The steps of a tokenizer of others between text and tokens, one after the other. Each component of a
+ * tokenizer.json becomes one or more steps. */
 #ifndef NEAP_TEXT_STEP_H
 #define NEAP_TEXT_STEP_H
 
@@ -11,12 +11,12 @@ struct step;
 struct splitting;
 struct pieces;
 
-enum { STEP_CODES_MOST = 3 }; /* that a character becomes */
+enum { STEP_CODES_MOST = 3 }; /* code points that replace a character */
 
-/* What a character becomes; gives how many code points that is. */
+/* Replaces a character; returns the number of code points. */
 typedef size_t step_map(uint32_t code, uint32_t out[STEP_CODES_MOST]);
 
-/* What the families of steps do: normalizer.h, pre_tokenizer.h, token_decoder.h. */
+/* The work of each family of steps: normalizer.h, pre_tokenizer.h, token_decoder.h. */
 typedef neap_status step_normalise(const struct step *step, struct matcher *matcher, const struct passage *in,
                                    struct passage_buffer *out);
 typedef neap_status step_split(const struct step *step, struct splitting *splitting, size_t stage,
@@ -24,7 +24,7 @@ typedef neap_status step_split(const struct step *step, struct splitting *splitt
 typedef neap_status step_decode(const struct step *step, struct matcher *matcher, const struct pieces *in,
                                 struct pieces *out);
 
-/* What becomes of a place where a text is split, between what is before and behind it. */
+/* The treatment of a match at which a text is split: dropped, a part of its own, or joined to a neighbour. */
 enum split_behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 
 /* One step. A field that a kind of step does not read is 0. */
@@ -39,14 +39,14 @@ struct step {
   bool (*is_member)(uint32_t code); /* of a class of characters */
   enum split_behaviour behaviour;
   bool invert, flag;
-  int left, right; /* how much to take off, or a form of normalisation */
+  int left, right; /* how much to remove, or a form of normalisation */
 };
 
 struct steps {
   VECTOR(struct step) list;
 };
 
-/* A component, by its "type"; `parse` appends its steps. */
+/* A component's row, found by its "type"; `parse` appends its steps. */
 struct step_row {
   const char *type;
   neap_status (*parse)(const json_t *object, const struct json_place *place, struct steps *steps);
@@ -59,33 +59,32 @@ struct step_family {
   size_t count;
 };
 
-/* Appends the steps of a component, which may be missing, null or a Sequence of others. NEAP_UNSUPPORTED:
- * there is no row of its type. NEAP_BAD_FORMAT: it is not what its type needs. Messages name file and field.
- */
+/* Appends the steps of a component, which may be missing, null or a Sequence of others. NEAP_UNSUPPORTED: its
+ * type has no row. NEAP_BAD_FORMAT: it lacks something that its type needs. Messages name file and field. */
 neap_status steps_parse(const struct step_family *family, const json_t *object,
                         const struct json_place *place, struct steps *steps);
 void steps_free(struct steps *steps);
 
-/* Appends a step, of which the list is the owner, whatever the status. */
+/* Appends a step, which the list then owns, whatever the status. */
 neap_status steps_add(struct steps *steps, struct step step);
 
 /* ---- Fields of components ---- */
 
-/* Fails with NEAP_UNSUPPORTED: "FILE: field 'PATH.name': is not supported (got X); " and what to do. */
+/* Fails with NEAP_UNSUPPORTED: "FILE: field 'PATH.name': is not supported (got X); " and the remedy. */
 neap_status step_refuse(const struct json_place *place, const char *name, const char *got,
                         const char *remedy);
 
-/* A true or false; where it is missing or null, `*out` stays. */
+/* Reads true or false; if it is missing or null, `*out` is unchanged. */
 neap_status step_flag(const json_t *object, const char *name, const struct json_place *place, bool *out);
 
-/* A copy of a string, to be freed; where `optional` and it is missing or null, NULL. */
+/* Copies a string, to be freed; NULL if `optional` and it is missing or null. */
 neap_status step_text(const json_t *object, const char *name, const struct json_place *place, bool optional,
                       char **text, size_t *length);
 
-/* The field "pattern", {"Regex": ...} or {"String": ...}. */
+/* Reads the field "pattern", {"Regex": ...} or {"String": ...}. */
 neap_status step_pattern(const json_t *object, const struct json_place *place, struct expression **out);
 
-/* The place of a field in a place. */
+/* Returns the place of a field in a place. */
 struct json_place step_place(const struct json_place *place, const char *name);
 
 #endif

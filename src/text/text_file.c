@@ -18,7 +18,7 @@ static neap_status read_whole(const char *path, int descriptor, uint64_t bytes, 
   return file_need_at(path, descriptor, 0, content, (size_t)bytes);
 }
 
-/* U+FEFF says that what follows is UTF-8, and is no text. */
+/* U+FEFF, which marks a file as UTF-8 and is not part of the text. */
 static const char mark[] = "\xEF\xBB\xBF";
 
 static void skip_mark(struct text *text) {
@@ -64,13 +64,13 @@ neap_status text_byte(const struct text *text, size_t at, unsigned char *byte) {
   return file_need_at(text->name, text->descriptor, text->first + at, byte, 1);
 }
 
-/* What of a text is in memory. */
+/* The part of a text that is in memory. */
 struct window {
   char *memory;
   size_t capacity, filled, read; /* bytes; read: of the text, so far */
 };
 
-/* Fills it up, where it is full with twice the memory. */
+/* Fills the window; if it is full, doubles its memory first. */
 static neap_status read_on(struct window *w, const struct text *text) {
   static const size_t usual = 2 << 20;
   if (w->filled == w->capacity) {

@@ -34,14 +34,14 @@ void pieces_free(struct pieces *pieces) {
   vector_free(&pieces->ends);
 }
 
-/* The bytes of piece i, and how many. */
+/* Returns the bytes of piece i, and their number. */
 static const char *piece(const struct pieces *pieces, size_t i, size_t *length) {
   const size_t start = i > 0 ? pieces->ends.data[i - 1] : 0;
   *length = pieces->ends.data[i] - start;
   return *length > 0 ? pieces->bytes.data + start : "";
 }
 
-/* Puts a text with every place where it has `from` replaced by `to`. */
+/* Appends a text with every `from` replaced by `to`. */
 static neap_status put_replaced(struct pieces *out, const char *text, size_t length, const char *from,
                                 size_t from_length, const char *to) {
   while (from_length > 0) {
@@ -58,7 +58,7 @@ static neap_status put_replaced(struct pieces *out, const char *text, size_t len
 
 /* ---- Steps ---- */
 
-/* The bytes that letters write; a piece with another letter is what it is. */
+/* Turns letters back into bytes; a piece with any other letter is unchanged. */
 static neap_status run_letters(const struct step *step, struct matcher *matcher, const struct pieces *in,
                                struct pieces *out) {
   (void)step, (void)matcher;
@@ -82,13 +82,13 @@ static neap_status run_letters(const struct step *step, struct matcher *matcher,
   return end_piece(out);
 }
 
-/* What English has no space before, as `tokenizers` lists it. */
+/* Words and signs without a space before them in English, as `tokenizers` lists them. */
 static const char *const cleaned[][2] = {
     {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
     {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 };
 
-/* Cleans the last piece that was put, from `start` on. */
+/* Cleans the last piece of the output, from `start` on. */
 static neap_status clean(struct pieces *out, size_t start) {
   struct pieces spare = {0};
   neap_status status = NEAP_OK;
@@ -142,14 +142,14 @@ static neap_status run_suffix(const struct step *step, struct matcher *matcher, 
   return NEAP_OK;
 }
 
-/* The byte of a piece "<0xNN>"; -1: it is another. */
+/* Returns the byte of a piece "<0xNN>"; -1 for other pieces. */
 static int fallback_byte(const char *text, size_t length) {
   if (length != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
   const char digits[3] = {text[3], text[4], '\0'};
   return strspn(digits, "0123456789abcdefABCDEF") == 2 ? (int)strtol(digits, NULL, 16) : -1;
 }
 
-/* Ends a run of bytes from `start` on: each is U+FFFD if together they are not UTF-8. */
+/* Ends a run of bytes from `start` on: each becomes U+FFFD if together they are not UTF-8. */
 static neap_status end_bytes(struct pieces *out, size_t start) {
   const size_t count = out->bytes.count - start;
   if (count == 0) return NEAP_OK;

@@ -1,4 +1,4 @@
-/* Decoders: how the pieces that tokens mean become text. */
+/* Decoders: make text of the pieces that tokens mean. */
 #ifndef NEAP_TEXT_TOKEN_DECODER_H
 #define NEAP_TEXT_TOKEN_DECODER_H
 
@@ -18,8 +18,8 @@ neap_status pieces_add(struct pieces *pieces, const char *bytes, size_t length);
 void pieces_clear(struct pieces *pieces);
 void pieces_free(struct pieces *pieces);
 
-/* Runs all steps; what came in lies in pieces[0], and `*made` is where the result is. Without steps pieces
- * are joined by spaces. */
+/* Runs all steps; the input is in pieces[0], and `*made` points to the result. Without steps pieces are
+ * joined by spaces. */
 neap_status decode_pieces(const struct steps *steps, struct matcher *matcher, struct pieces pieces[2],
                           const struct pieces **made);
 

@@ -21,11 +21,11 @@ static neap_status read_npy_header(struct token_file *file) {
   struct npy npy;
   int type = 0;
   TRY(npy_read(file->path, file->descriptor, 0, &npy));
-  RETURN_IF(npy.rank != 1, NEAP_UNSUPPORTED, "%s: its shape has rank %d; ids are of one dimension",
+  RETURN_IF(npy.rank != 1, NEAP_UNSUPPORTED, "%s: its shape has rank %d; ids must have one dimension",
             file->path, npy.rank);
   while (type < TYPES && strcmp(type_names[type], npy.type) != 0) type++;
-  RETURN_IF(type == TYPES, NEAP_UNSUPPORTED, "%s: has elements of type '%s'; |u1, <u2, <i4 and <i8 are read",
-            file->path, npy.type);
+  RETURN_IF(type == TYPES, NEAP_UNSUPPORTED,
+            "%s: has elements of type '%s'; supported are |u1, <u2, <i4 and <i8", file->path, npy.type);
   file->type = (enum token_type)type;
   file->offset = npy.offset;
   file->count = npy.count;
@@ -45,8 +45,8 @@ neap_status token_file_open(const char *path, enum token_type type, struct token
   if (npy) TRY(read_npy_header(file));
   const uint64_t data = bytes - file->offset, size = type_bytes[file->type];
   RETURN_IF(bytes < file->offset || data % size != 0, NEAP_BAD_FORMAT,
-            "%s: its %llu bytes of data are not ids of %llu bytes each", path, (unsigned long long)data,
-            (unsigned long long)size);
+            "%s: its %llu bytes of data are not a multiple of the %llu bytes of an id", path,
+            (unsigned long long)data, (unsigned long long)size);
   const int64_t count = (int64_t)(data / size);
   RETURN_IF(npy && file->count != count, NEAP_BAD_FORMAT, "%s: has %lld ids; its header says %lld", path,
             (long long)count, (long long)file->count);
@@ -82,7 +82,7 @@ static int64_t id_at(enum token_type type, const unsigned char *bytes) {
   return -1;
 }
 
-/* As many ids as the buffer holds, at most `count`; gives how many. */
+/* Reads as many ids as the buffer holds, at most `count`; gives their number. */
 static neap_status read_some(const struct token_file *file, int64_t first, int64_t count, int32_t *ids,
                              int64_t *got) {
   unsigned char buffer[BUFFER_BYTES];
@@ -92,7 +92,7 @@ static neap_status read_some(const struct token_file *file, int64_t first, int64
                    (size_t)some * size));
   for (int64_t i = 0; i < some; i++) {
     const int64_t id = id_at(file->type, buffer + (size_t)i * size);
-    RETURN_IF(id < 0 || id > INT32_MAX, NEAP_BAD_FORMAT, "%s: id %lld at place %lld; ids are 0 to %d",
+    RETURN_IF(id < 0 || id > INT32_MAX, NEAP_BAD_FORMAT, "%s: id %lld at place %lld; ids must be 0 to %d",
               file->path, (long long)id, (long long)(first + i), INT32_MAX);
     ids[i] = (int32_t)id;
   }
@@ -102,7 +102,7 @@ static neap_status read_some(const struct token_file *file, int64_t first, int64
 
 neap_status token_file_read(const struct token_file *file, int64_t first, int64_t count, int32_t *ids) {
   RETURN_IF(first < 0 || count < 0 || count > file->count || first > file->count - count,
-            NEAP_INVALID_ARGUMENT, "%s: has no %lld ids from place %lld on, but %lld in all", file->path,
+            NEAP_INVALID_ARGUMENT, "%s: does not have %lld ids from place %lld on; it has %lld", file->path,
             (long long)count, (long long)first, (long long)file->count);
   for (int64_t done = 0, got; done < count; done += got)
     TRY(read_some(file, first + done, count - done, ids + done, &got));

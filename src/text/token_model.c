@@ -11,7 +11,7 @@
 static neap_status blame(neap_status status, const struct json_place *place, const char *name) {
   if (status != NEAP_INVALID_ARGUMENT && status != NEAP_TOO_LARGE) return status;
   char message[300];
-  snprintf(message, sizeof message, "is wrong: %.280s", neap_error_message());
+  snprintf(message, sizeof message, "is invalid: %.280s", neap_error_message());
   return json_bad_field(place, name, message);
 }
 
@@ -31,7 +31,7 @@ static neap_status read_vocabulary(const json_t *object, const struct json_place
   return blame(vocabulary_finish(vocabulary), place, "vocab");
 }
 
-/* The id of a token that the model names; -1 where it names none. */
+/* Finds the id of a token that the model names; -1 if it names none. */
 static neap_status find_named(const json_t *object, const char *name, const struct json_place *place,
                               const struct vocabulary *vocabulary, int32_t *id) {
   const json_t *token = json_object_get(object, name);
@@ -50,7 +50,7 @@ struct text_pair {
   size_t left_length, right_length;
 };
 
-/* "a b" or ["a", "b"]. False: neither. */
+/* Reads "a b" or ["a", "b"]; returns false for anything else. */
 static bool read_pair(const json_t *merge, struct text_pair *pair) {
   const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
   if (json_is_string(merge)) {
@@ -67,7 +67,7 @@ static bool read_pair(const json_t *merge, struct text_pair *pair) {
   return true;
 }
 
-/* Notes the last character of the left side and the first of the right one. */
+/* Stores the last character of the left side and the first of the right one. */
 static neap_status add_joint(struct token_model *model, const struct text_pair *pair) {
   uint32_t left = 0, right = 0;
   int32_t number;
@@ -91,8 +91,7 @@ static neap_status add_merge(struct token_model *model, const struct text_pair *
     memcpy(room + pair->left_length, pair->right + skip, pair->right_length - skip);
     whole = vocabulary_find(v, room, pair->left_length + pair->right_length - skip);
   }
-  RETURN_IF(whole < 0, NEAP_INVALID_ARGUMENT,
-            "'%.*s' and '%.*s', or what they become, is not in the vocabulary",
+  RETURN_IF(whole < 0, NEAP_INVALID_ARGUMENT, "'%.*s' and '%.*s', or their merge, is not in the vocabulary",
             pair->left_length < 50 ? (int)pair->left_length : 50, pair->left,
             pair->right_length < 50 ? (int)pair->right_length : 50, pair->right);
   TRY(add_joint(model, pair));
@@ -134,7 +133,7 @@ static void find_bytes(struct token_model *model) {
   }
 }
 
-/* Reads a text that begins or ends pieces; where it is missing or null it is `usual`. */
+/* Reads a text that begins or ends pieces; if it is missing or null it is `usual`. */
 static neap_status read_affix(const json_t *object, const char *name, const struct json_place *place,
                               const char *usual, char **text, size_t *length) {
   TRY(step_text(object, name, place, true, text, length));
@@ -220,7 +219,7 @@ static int by_rank(const void *a, const void *b) {
   return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* `id` becomes the number of the pair. */
+/* Sorts merges; `id` becomes the number of the pair. */
 static struct token_merge *sort_merges(const struct token_model *model) {
   struct token_merge *sorted = malloc((model->merges.count + 1) * sizeof *sorted);
   if (sorted == NULL) return NULL;

@@ -1,5 +1,5 @@
-/* Models of tokenizer.json: what makes ids of words. BPE (Sennrich, Haddow, Birch 2016) and WordPiece (Wu et
- * al. 2016), as PyPI's `tokenizers` has them. */
+/* Models of tokenizer.json: turn words into ids. BPE (Sennrich, Haddow, Birch 2016) and WordPiece (Wu et al.
+ * 2016), as in PyPI's `tokenizers`. */
 #ifndef NEAP_TEXT_TOKEN_MODEL_H
 #define NEAP_TEXT_TOKEN_MODEL_H
 
@@ -9,33 +9,33 @@
 
 enum token_model_kind { MODEL_BPE, MODEL_WORD_PIECE };
 
-/* What two ids beside each other become, and which merge of the list that is. */
+/* The result of merging two neighbouring ids, and the rank of that merge. */
 struct token_merge {
   int32_t rank, id;
 };
 
-/* To be read only. */
+/* Read-only for others. */
 struct token_model {
   enum token_model_kind kind;
   struct vocabulary vocabulary;
   struct pair_table pairs;           /* of BPE: ids that are merged */
   VECTOR(struct token_merge) merges; /* by a pair's number */
   struct pair_table joints;          /* the characters on the two sides of a merge */
-  char *prefix, *suffix;             /* of pieces that go on with a word, and end one; "": none */
+  char *prefix, *suffix;             /* of pieces that continue a word, and that end one; "": none */
   size_t prefix_length, suffix_length;
-  int32_t unknown; /* the id for what is not in the vocabulary; -1: none */
+  int32_t unknown; /* the id of text that is not in the vocabulary; -1: none */
   bool byte_fallback, fuse_unknown, ignore_merges;
   int32_t bytes[256];       /* ids of <0x00>, <0x01>, ...; -1: none */
   uint64_t most_characters; /* WordPiece: of a word; a longer one is unknown */
 };
 
-/* Makes a model of the field "model" of a tokenizer.json. NEAP_UNSUPPORTED: another model, or dropout.
- * NEAP_BAD_FORMAT: it is wrong. Free with token_model_free, whatever the status. */
+/* Makes a model from the field "model" of a tokenizer.json. NEAP_UNSUPPORTED: another model, or dropout.
+ * NEAP_BAD_FORMAT: it is invalid. Free with token_model_free, whatever the status. */
 neap_status token_model_parse(const json_t *object, const struct json_place *place,
                               struct token_model *model);
 void token_model_free(struct token_model *model);
 
-/* Sets "vocab", and "merges" where it has them, in such an object. */
+/* Sets "vocab", and "merges" if the model has them, in such an object. */
 neap_status token_model_write(const struct token_model *model, json_t *object);
 
 #endif

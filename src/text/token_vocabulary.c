@@ -16,7 +16,7 @@
 #define GPT4O                                                                                                \
   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" CONTRACTIONS "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER       \
   "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-/* What llama.cpp does where a file does not say it. */
+/* llama.cpp's default for files that do not specify it. */
 #define DEFAULT_MARKS "[\\p{P}\\$\\+<=>\\^~\\|]+"
 #define DEFAULT_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 
@@ -69,7 +69,7 @@ static neap_status find_row(const char *pre, const char *file, const struct byte
                    file, name);
 }
 
-/* Appends a value that is owned to a list. */
+/* Appends a value to a list, which then owns it. */
 static bool append(json_t *list, json_t *value) {
   return value != NULL && json_array_append_new(list, value) == 0;
 }
@@ -101,7 +101,7 @@ neap_status byte_pairs_to_json(const char *pre, bool prefix_space, const char *f
   return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", file);
 }
 
-/* How a tokenizer.json splits text, and what it does before. */
+/* A tokenizer.json's way of splitting text, and its steps before that. */
 struct splitting {
   const char *patterns[PATTERNS];
   int count;
@@ -165,7 +165,7 @@ json_t *added_token_to_json(json_t *content, int32_t id, bool special) {
                    "lstrip", 0, "rstrip", 0, "normalized", 0, "special", special);
 }
 
-/* Adds a token to a template, before or behind what it has. */
+/* Adds a token to a template, before or after its contents. */
 static bool add_to_template(json_t *made, const char *name, int32_t id) {
   return append(json_object_get(made, "single"),
                 json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", name, "type_id", 0)) &&
@@ -198,8 +198,8 @@ static int32_t kind_of(const struct token_vocabulary *v, int32_t i) {
 static const char mark[] = "\xE2\x96\x81"; /* U+2581, which means a space */
 enum { MARK_BYTES = 3 };
 
-/* What a token is called in tokenizer.json: of `llama`, spaces alone are marks; of `bert`, the beginning of a
- * word has no mark, and what goes on has ##. NULL: it is not UTF-8, or memory is out. */
+/* Returns a token's name in tokenizer.json. In `llama`, only spaces are marks; in `bert`, the beginning of a
+ * word has no mark, and a continuation has ##. NULL: it is not UTF-8, or memory is out. */
 static json_t *name_token(const struct token_vocabulary *v, int32_t i) {
   const char *token = v->tokens[i];
   const size_t length = v->lengths[i];
@@ -276,7 +276,7 @@ struct scored_merges {
   VECTOR(struct scored_merge) list;
 };
 
-/* Adds all ways to make a token of two others. */
+/* Adds all ways to make a token from two others. */
 static neap_status add_ways(const struct token_vocabulary *v, const struct vocabulary *pieces, int32_t id,
                             struct scored_merges *merges) {
   size_t length;
@@ -313,8 +313,9 @@ static neap_status write_merges(const struct token_vocabulary *v, const struct v
   return NEAP_OK;
 }
 
-/* Merges of SentencePiece's kind (Kudo, Richardson 2018): the token of the highest score first. Of equal
- * scores, as `transformers` orders them: the longer left side, then right side, then the lower id. */
+/* Makes merges as SentencePiece does (Kudo, Richardson 2018): the token of the highest score first. Equal
+ * scores are ordered as by `transformers`: the longer left side, then the longer right side, then the lower
+ * id. */
 static neap_status merges_by_score(const struct token_vocabulary *v, const json_t *vocabulary, json_t *out) {
   struct vocabulary pieces = {0};
   struct scored_merges merges = {0};
@@ -347,7 +348,7 @@ static neap_status add_merges(const struct token_vocabulary *v, const json_t *vo
 
 /* ---- Models ---- */
 
-/* Whether a piece of a vocabulary of WordPiece has a capital letter of ASCII. */
+/* Returns true if a piece of a WordPiece vocabulary has an ASCII capital letter. */
 static bool has_capitals(const struct token_vocabulary *v) {
   for (int32_t i = 0; i < v->count; i++)
     for (size_t at = 0; at < v->lengths[i] && kind_of(v, i) == NORMAL && v->tokens[i][0] != '['; at++)
@@ -385,7 +386,7 @@ static json_t *describe_llama(const struct token_vocabulary *v) {
   return NULL;
 }
 
-/* The name of a token of the vocabulary that is found by its id; NULL: none exists. */
+/* Returns the name of the vocabulary's token with this id; NULL: none exists. */
 static const char *name_of(const json_t *vocabulary, int32_t id) {
   for (void *at = json_object_iter((json_t *)vocabulary); id >= 0 && at != NULL;
        at = json_object_iter_next((json_t *)vocabulary, at))
@@ -393,8 +394,8 @@ static const char *name_of(const json_t *vocabulary, int32_t id) {
   return NULL;
 }
 
-/* Sets the ends of a text, and what is unknown. `usual_*`: where the file does not say whether they are set.
- */
+/* Adds the tokens at the ends of a text, and the unknown token. `usual_*`: whether they are added if the file
+ * does not say. */
 static neap_status add_ends(const struct token_vocabulary *v, const json_t *vocabulary, bool usual_bos,
                             bool usual_eos, json_t *made) {
   const bool bos = v->add_bos >= 0 ? v->add_bos : usual_bos, eos = v->add_eos >= 0 ? v->add_eos : usual_eos;

@@ -9,7 +9,7 @@
 
 /* ---- Making ---- */
 
-/* Frees it where something failed, else hands it out. */
+/* Gives the tokenizer, or frees it if something failed. */
 static neap_status finish(neap_status status, struct tokenizer *made, struct tokenizer **out) {
   if (status == NEAP_OK)
     *out = made;
@@ -72,7 +72,7 @@ neap_status tokenizer_from_pipeline(struct pipeline *pipeline, struct tokenizer 
 
 /* ---- Characters ---- */
 
-/* `context`: bool [CODE_POINTS], whether they occur. */
+/* Marks the code points that occur; `context`: bool [CODE_POINTS]. */
 static neap_status mark_code_points(void *context, const struct text *window, bool last, size_t *used) {
   bool *occurs = context;
   struct text text = *window;
@@ -114,12 +114,12 @@ static neap_status add_code_points(struct tokenizer *made, const int32_t *codes,
   for (*bad = 0; *bad < count; ++*bad) {
     const int32_t code = codes[*bad];
     RETURN_IF(code < 0 || !utf8_is_code_point((uint64_t)code), NEAP_INVALID_ARGUMENT,
-              "%d is no Unicode code point", code);
+              "%d is not a Unicode code point", code);
     RETURN_IF(*bad > 0 && code <= codes[*bad - 1], NEAP_INVALID_ARGUMENT,
-              "code point %d stands behind %d; they rise", code, codes[*bad - 1]);
+              "code point %d comes after %d; they must rise", code, codes[*bad - 1]);
     TRY(vector_push(&made->characters, (uint32_t)code));
   }
-  RETURN_IF(count == 0, NEAP_INVALID_ARGUMENT, "a vocabulary has a character or more");
+  RETURN_IF(count == 0, NEAP_INVALID_ARGUMENT, "a vocabulary needs at least one character");
   return NEAP_OK;
 }
 
@@ -130,7 +130,7 @@ neap_status tokenizer_from_code_points(const int32_t *codes, size_t count, size_
   return finish(add_code_points(made, codes, count, bad), made, out);
 }
 
-/* The id of a code point, -1 where it has none. */
+/* Returns the id of a code point, or -1. */
 static int32_t find_character(const struct tokenizer *tokenizer, uint32_t code) {
   const uint32_t *characters = tokenizer->characters.data;
   size_t low = 0, high = tokenizer->characters.count;
@@ -154,8 +154,9 @@ static neap_status encode_characters(const struct tokenizer *tokenizer, const st
     int32_t id = find_character(tokenizer, code);
     if (id < 0 && (id = unknown) < 0) {
       char message[96];
-      snprintf(message, sizeof message, "U+%04X is none of the vocabulary's %zu characters, and it has no %s",
-               code, tokenizer->characters.count, TOKENIZER_UNKNOWN);
+      snprintf(message, sizeof message,
+               "U+%04X is not among the vocabulary's %zu characters, and it has no %s", code,
+               tokenizer->characters.count, TOKENIZER_UNKNOWN);
       return text_bad(text, at, message);
     }
     TRY(vector_push(ids, id));
@@ -165,7 +166,7 @@ static neap_status encode_characters(const struct tokenizer *tokenizer, const st
 
 /* ---- Ids ---- */
 
-/* Special tokens that were added here follow. */
+/* Returns the number of ids without the special tokens that were added here, which follow. */
 static size_t size_without_special(const struct tokenizer *tokenizer) {
   switch (tokenizer->kind) {
   case TOKENIZER_CHARACTERS:
@@ -234,9 +235,9 @@ neap_status tokenizer_add_special(struct tokenizer *tokenizer, const char *name,
   RETURN_IF(text.length == 0 || utf8_check(&text) != NEAP_OK, NEAP_INVALID_ARGUMENT,
             "the name of a special token is %s", text.length == 0 ? "empty" : "not UTF-8");
   RETURN_IF(tokenizer_special(tokenizer, name) >= 0, NEAP_INVALID_ARGUMENT,
-            "there is a special token '%s' already", name);
+            "special token '%s' exists already", name);
   const int32_t next = tokenizer_size(tokenizer);
-  RETURN_IF(next == INT32_MAX, NEAP_TOO_LARGE, "special token '%s' is one more than there are ids", name);
+  RETURN_IF(next == INT32_MAX, NEAP_TOO_LARGE, "special token '%s' exceeds the number of ids", name);
   char *copy = malloc(text.length + 1);
   RETURN_IF_NULL(copy);
   memcpy(copy, name, text.length + 1);
@@ -277,7 +278,7 @@ neap_status tokenizer_encode(const struct tokenizer *tokenizer, const struct tex
   return status;
 }
 
-/* The bytes of an id that there is, and how many: `character` has room for one. */
+/* Returns the bytes of a valid id, and their number; `character` has room for one. */
 static const char *spell(const struct tokenizer *tokenizer, int32_t id, char character[UTF8_MAX_BYTES],
                          size_t *length) {
   *length = 0;
@@ -287,7 +288,7 @@ static const char *spell(const struct tokenizer *tokenizer, int32_t id, char cha
   return character;
 }
 
-/* Where the tokens end that a text became by a tokenizer of ours: one after the other they spell the text. */
+/* Finds where tokens end in a text, for tokenizers of our own: together the tokens spell the text. */
 static neap_status find_places(const struct tokenizer *tokenizer, const struct text *text, const int32_t *ids,
                                size_t count, struct places *ends) {
   char character[UTF8_MAX_BYTES];
@@ -323,7 +324,7 @@ static neap_status check_ids(const struct tokenizer *tokenizer, const int32_t *i
   const int32_t size = tokenizer_size(tokenizer);
   for (size_t i = 0; i < count; i++)
     RETURN_IF(ids[i] < 0 || ids[i] >= size, NEAP_INVALID_ARGUMENT,
-              "%d at place %zu is no id of a vocabulary of %d", ids[i], i, size);
+              "%d at place %zu is not an id of a vocabulary of %d", ids[i], i, size);
   return NEAP_OK;
 }
 

@@ -14,7 +14,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ---- Writing ---- */
 
-/* Adds a new array to an object, and forgets it if that fails. */
+/* Adds a new array to an object; frees it if that fails. */
 static bool add_array(json_t *object, const char *name, json_t **array) {
   *array = json_array();
   return *array != NULL && json_object_set_new(object, name, *array) == 0;
@@ -42,7 +42,7 @@ static bool add_content(const struct tokenizer *tokenizer, json_t *object) {
   return good;
 }
 
-/* Adds what a tokenizer of others was made of, and the tokens that begin and end a text. */
+/* Adds the content of a tokenizer of others, and the tokens that begin and end a text. */
 static neap_status add_pipeline(const struct pipeline *pipeline, json_t *object) {
   json_t *content;
   TRY(pipeline_to_json(pipeline, &content));
@@ -79,7 +79,7 @@ neap_status tokenizer_save(const struct tokenizer *tokenizer, const char *path) 
 
 /* ---- Reading ---- */
 
-/* The numbers of a list, for the caller to free, and how many. */
+/* Reads the numbers of a list, for the caller to free, and their count. */
 static neap_status read_numbers(const json_t *object, const char *name, const struct json_place *place,
                                 int32_t **numbers, size_t *count) {
   json_t *list;
@@ -90,7 +90,7 @@ static neap_status read_numbers(const json_t *object, const char *name, const st
   return json_to_ids(list, name, place, 0, *numbers);
 }
 
-/* What is wrong with an element, as the last message says, where it is the file that is wrong. */
+/* Names the element that is wrong, with the last message's reason, unless memory is out. */
 static neap_status blame(neap_status status, const struct json_place *place, const char *name, size_t i) {
   if (status != NEAP_INVALID_ARGUMENT) return status;
   char field[80];

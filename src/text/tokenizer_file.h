@@ -6,14 +6,14 @@
 
 #include "text/tokenizer.h"
 
-/* An object with all that a tokenizer is made of, for the caller to free with json_decref. */
+/* Gives an object with all data of a tokenizer, for the caller to free with json_decref. */
 neap_status tokenizer_to_json(const struct tokenizer *tokenizer, json_t **out);
 
-/* The tokenizer that such an object describes, to be freed with tokenizer_free. NEAP_BAD_FORMAT: it describes
- * none; the message names `file` and the field. */
+/* Makes the tokenizer that such an object describes, to be freed with tokenizer_free. NEAP_BAD_FORMAT: the
+ * object is invalid; the message names `file` and the field. */
 neap_status tokenizer_from_json(const json_t *object, const char *file, struct tokenizer **out);
 
-/* The same as a file, with format and version, that is written whole or not at all. */
+/* Writes the same to a file, with format and version; a failure leaves no partial file. */
 neap_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
 neap_status tokenizer_read(const char *path, struct tokenizer **out);
 

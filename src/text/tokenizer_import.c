@@ -9,7 +9,7 @@
 #include "text/text_file.h"
 #include "text/tokenizer_file.h"
 
-/* A folder, what its files say, and what is made of that. */
+/* A folder, the content of its files, and the result. */
 struct source {
   char folder[4096];
   json_t *config, *map; /* tokenizer_config.json and special_tokens_map.json; NULL: none exists */
@@ -54,7 +54,7 @@ static neap_status read_settings(struct source *s) {
 static const char *const special_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                             "pad_token", "cls_token", "mask_token"};
 
-/* A special token by its name: a text, or an object with "content"; NULL: none exists. */
+/* Returns a special token by its name: a text, or an object with "content"; NULL: none exists. */
 static const json_t *find_special(const struct source *s, const char *name) {
   const json_t *const files[] = {s->config, s->map};
   for (int i = 0; i < 2; i++) {
@@ -79,7 +79,7 @@ static bool has_token(const json_t *added, const char *text) {
   return false;
 }
 
-/* Appends a token, with the flags that it may have, if there is none of its text yet. */
+/* Appends a token with its flags, unless one with its text exists. */
 static bool add_token(json_t *added, const json_t *token, json_int_t id) {
   static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized", "special"};
   const char *text = text_of(token);
@@ -96,7 +96,7 @@ static bool add_token(json_t *added, const json_t *token, json_int_t id) {
   return false;
 }
 
-/* Adds what tokenizer_config.json's "added_tokens_decoder" has more: tokens by their ids. */
+/* Adds the tokens, by id, of "added_tokens_decoder" in tokenizer_config.json. */
 static neap_status add_from_config(struct source *s) {
   json_t *added = json_object_get(s->made, "added_tokens");
   const char *id;
@@ -119,7 +119,7 @@ static neap_status add_from_config(struct source *s) {
 
 /* ---- vocab.json and merges.txt ---- */
 
-/* Tokenizers of these classes, by the way in which they split text (token_vocabulary.h). */
+/* The tokenizer classes and their ways of splitting text (token_vocabulary.h). */
 static const struct class_row {
   const char *name, *pre;
   bool ends; /* <s> and </s> are set around a text */
@@ -165,8 +165,7 @@ static neap_status read_merges(const struct source *s, json_t *merges) {
   return status;
 }
 
-/* Adds the special tokens that the settings name. Those that the vocabulary does not have get the next ids.
- */
+/* Adds the special tokens that the settings name. Those that are not in the vocabulary get the next ids. */
 static neap_status add_special_tokens(struct source *s, const json_t *vocabulary) {
   json_t *added = json_object_get(s->made, "added_tokens");
   json_int_t next = (json_int_t)json_object_size(vocabulary);
@@ -190,7 +189,7 @@ static neap_status add_special_tokens(struct source *s, const json_t *vocabulary
   return NEAP_OK;
 }
 
-/* The id of an added token; -1: none exists. */
+/* Returns the id of an added token; -1: none exists. */
 static int32_t id_of(const struct source *s, const char *name, const char **text) {
   size_t i;
   const json_t *token;
@@ -250,7 +249,7 @@ static neap_status wrap(const json_t *object, const char *file, struct pipeline 
   return tokenizer_from_pipeline(*pipeline, out);
 }
 
-/* Notes the tokens that begin and end a text. */
+/* Finds the tokens that begin and end a text. */
 static void find_ends(const struct source *s, struct pipeline *pipeline) {
   const char *bos = text_of(find_special(s, "bos_token")), *eos = text_of(find_special(s, "eos_token"));
   const int32_t end = pipeline_find(pipeline, "<|endoftext|>");
@@ -269,7 +268,7 @@ static neap_status make(struct source *s, const char *path, struct tokenizer **o
   return NEAP_OK;
 }
 
-/* Splits a path into its folder and whether it names the folder itself. */
+/* Finds the folder of a path, and whether the path is the folder itself. */
 static neap_status find_folder(const char *path, struct source *s, bool *is_folder) {
   struct stat info;
   RETURN_IF(strlen(path) >= sizeof s->folder, NEAP_INVALID_ARGUMENT, "the path of a tokenizer is too long");
@@ -285,8 +284,8 @@ static neap_status find_folder(const char *path, struct source *s, bool *is_fold
   return NEAP_OK;
 }
 
-/* `s->made` becomes what the folder's files say, or those beside the file do. `own`: it is a tokenizer of
- * Neap's, and not looked at. */
+/* Sets `s->made` to the content of the folder's files, or of those next to the file. `own`: it is a tokenizer
+ * of Neap's, and is not read. */
 static neap_status read_source(const char *path, const char *file, bool is_folder, struct source *s,
                                bool *own) {
   *own = false;

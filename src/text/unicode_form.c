@@ -11,9 +11,7 @@ struct work {
   VECTOR(utf8proc_int32_t) codes, spare;
 };
 
-/* Whether a character never joins what is before it: then a text may be worked on in parts that begin with
- * it.
- */
+/* Returns true if a character never combines with the text before it: the text may be cut before it. */
 static bool begins_part(uint32_t code) {
   if (code < 0x300 || unicode_is_without_form(code)) return true;
   if ((code >= 0x1160 && code <= 0x11FF) || (code >= 0x3131 && code <= 0x318E) ||
@@ -56,7 +54,7 @@ static neap_status sort_marks(struct work *work, utf8proc_int32_t *codes, size_t
   return NEAP_OK;
 }
 
-/* Whether the bytes [from, to) are these code points. */
+/* Returns true if the bytes [from, to) are these code points. */
 static bool is_same(const struct passage *in, size_t from, size_t to, const utf8proc_int32_t *codes,
                     size_t count) {
   uint32_t code;
@@ -68,7 +66,7 @@ static bool is_same(const struct passage *in, size_t from, size_t to, const utf8
   return from == to;
 }
 
-/* Appends what the bytes [from, to), which were decomposed, become. */
+/* Appends the result for the bytes [from, to), which were decomposed. */
 static neap_status finish_part(struct work *work, bool compose, const struct passage *in, size_t from,
                                size_t to, struct passage_buffer *out) {
   utf8proc_int32_t *codes = work->codes.data;

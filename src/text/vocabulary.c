@@ -15,7 +15,7 @@ const char *vocabulary_piece(const struct vocabulary *v, size_t i, size_t *lengt
   return *length > 0 ? v->bytes.data + start : "";
 }
 
-/* The slot of a piece, or the free one where it would be. There is one. */
+/* Returns the slot of a piece, or the free one where it belongs. One always exists. */
 static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t length) {
   size_t slot = hash(bytes, length) & (v->slot_count - 1), size;
   for (; v->slots[slot] >= 0; slot = (slot + 1) & (v->slot_count - 1)) {
@@ -42,7 +42,7 @@ static neap_status grow(struct vocabulary *v) {
 
 neap_status vocabulary_add(struct vocabulary *v, const char *bytes, size_t length, int32_t id) {
   RETURN_IF(length > UINT32_MAX - v->bytes.count || v->ids.count >= INT32_MAX / 2, NEAP_TOO_LARGE,
-            "a vocabulary has 4 GiB at most");
+            "a vocabulary must have less than 4 GiB of text and 2^30 pieces");
   if (2 * (v->ids.count + 1) > v->slot_count) TRY(grow(v));
   const size_t slot = slot_of(v, bytes, length);
   RETURN_IF(v->slots[slot] >= 0, NEAP_INVALID_ARGUMENT, "the vocabulary has '%.*s' twice",

@@ -1,4 +1,4 @@
-/* The pieces of text that a tokenizer of others has ids for. */
+/* The pieces of text that have ids in a tokenizer of others. */
 #ifndef NEAP_TEXT_VOCABULARY_H
 #define NEAP_TEXT_VOCABULARY_H
 
@@ -6,37 +6,37 @@
 
 #include "base/vector.h"
 
-/* A zeroed one is empty. */
+/* The pieces and their ids. A zeroed one is empty. */
 struct vocabulary {
   VECTOR(char) bytes;    /* of all pieces, in the order in which they came */
   VECTOR(uint32_t) ends; /* of each in them */
   VECTOR(int32_t) ids;   /* of each */
-  VECTOR(int32_t) by_id; /* the number of the piece that an id means; -1: none */
+  VECTOR(int32_t) by_id; /* the number of the piece with an id; -1: none */
   int32_t *slots;        /* private: [slot_count], a number or -1, at most half of them taken */
   size_t slot_count;     /* a power of two, or 0 */
-  size_t longest;        /* bytes of a piece */
+  size_t longest;        /* bytes of the longest piece */
 };
 
-/* Ids may leave that much room, beside as much as there are pieces. */
+/* How far the ids may exceed twice the number of pieces. */
 enum { VOCABULARY_GAPS = 1 << 16 };
 
-/* Adds a piece. NEAP_INVALID_ARGUMENT: it is there already. NEAP_TOO_LARGE: there are 4 GiB of them. */
+/* Adds a piece. NEAP_INVALID_ARGUMENT: it exists already. NEAP_TOO_LARGE: there are 4 GiB of them. */
 neap_status vocabulary_add(struct vocabulary *v, const char *bytes, size_t length, int32_t id);
 
-/* Finds what ids mean, when all are added. NEAP_INVALID_ARGUMENT: an id is far above the
- * others, or that of two pieces. */
+/* Indexes the ids when all pieces are added. NEAP_INVALID_ARGUMENT: an id is far above the others, or two
+ * pieces have it. */
 neap_status vocabulary_finish(struct vocabulary *v);
 
-/* The id of a piece; -1: none exists. */
+/* Returns the id of a piece; -1: none exists. */
 int32_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t length);
 
-/* The piece of number i, in the order in which they came, and its length. */
+/* Returns piece number i, in the order of adding, and its length. */
 const char *vocabulary_piece(const struct vocabulary *v, size_t i, size_t *length);
 
-/* What an id means; NULL: nothing. */
+/* Returns the piece of an id; NULL: none. */
 const char *vocabulary_of_id(const struct vocabulary *v, int32_t id, size_t *length);
 
-/* One more than the highest id. */
+/* Returns one more than the highest id. */
 static inline int32_t vocabulary_size(const struct vocabulary *v) { return (int32_t)v->by_id.count; }
 
 void vocabulary_free(struct vocabulary *v);

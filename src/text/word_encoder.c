@@ -4,7 +4,7 @@
 
 #include "text/utf8.h"
 
-/* Words of more bytes are not kept, and no more words or tokens than that. */
+/* Limits: words with more bytes are not kept, and no more words or tokens than these. */
 enum { KNOWN_BYTES = 64, KNOWN_WORDS = 1 << 15, KNOWN_TOKENS = 1 << 18 };
 
 static size_t character_size(const char *bytes) {
@@ -19,13 +19,14 @@ static neap_status give(struct word_encoder *e, int32_t id, size_t length) {
 /* ---- BPE ---- */
 
 static neap_status add_symbol(struct word_encoder *e, int32_t id, size_t length) {
-  RETURN_IF(e->symbols.count >= INT32_MAX, NEAP_TOO_LARGE, "a word has 2^31 tokens before they are merged");
+  RETURN_IF(e->symbols.count >= INT32_MAX, NEAP_TOO_LARGE,
+            "a word has 2^31 tokens before merging, which is too many");
   const int32_t place = (int32_t)e->symbols.count;
   if (place > 0) e->symbols.data[place - 1].behind = place;
   return vector_push(&e->symbols, (struct word_symbol){id, place - 1, -1, (uint32_t)length});
 }
 
-/* Adds the bytes of a piece that is not in the vocabulary, if that has all of them. */
+/* Adds the bytes of a piece that is not in the vocabulary, if all of them have tokens. */
 static neap_status add_bytes(struct word_encoder *e, const char *piece, size_t length, bool *added) {
   for (size_t i = 0; i < length; i++)
     if (e->model->bytes[(unsigned char)piece[i]] < 0) return NEAP_OK;
@@ -34,7 +35,7 @@ static neap_status add_bytes(struct word_encoder *e, const char *piece, size_t l
   return NEAP_OK;
 }
 
-/* The piece that a character is: with what the model sets before those that go on with a word, and behind its
+/* Gives the piece of a character, with the model's prefix if it continues a word and its suffix if it is the
  * last. */
 static neap_status spell(struct word_encoder *e, const char *character, size_t size, bool first, bool last,
                          const char **piece, size_t *length) {
@@ -53,7 +54,7 @@ static neap_status spell(struct word_encoder *e, const char *character, size_t s
   return NEAP_OK;
 }
 
-/* Unknown characters, which wait for more of them. */
+/* Unknown characters in a row, waiting for more. */
 struct unknown {
   bool waits;
   size_t length;
@@ -112,7 +113,7 @@ static void sift_down(struct word_merge *heap, size_t count, size_t at) {
   heap[at] = moved;
 }
 
-/* What the pair of a place and the next one becomes; NULL: it stays. */
+/* Returns the merge of a place with the next one; NULL: none. */
 static const struct token_merge *find_merge(const struct word_encoder *e, int32_t place) {
   const struct word_symbol *left = &e->symbols.data[place];
   if (left->behind < 0) return NULL;
@@ -202,7 +203,7 @@ static neap_status encode_pieces(struct word_encoder *e, const char *word, size_
   return NEAP_OK;
 }
 
-/* ---- Words that come again ---- */
+/* ---- Repeated words ---- */
 
 static void forget(struct word_encoder *e) {
   word_table_free(&e->words);
@@ -214,7 +215,7 @@ static neap_status encode_new(struct word_encoder *e, const char *word, size_t l
   return e->model->kind == MODEL_BPE ? encode_pairs(e, word, length) : encode_pieces(e, word, length);
 }
 
-/* Keeps a word that was added to the table with what it became: the tokens of `made` from `first` on. */
+/* Keeps a word that was added to the table with its tokens: those of `made` from `first` on. */
 static neap_status keep(struct word_encoder *e, int32_t number, size_t first) {
   struct word *word = &e->words.words.data[number];
   word->bytes = region_copy(&e->region, word->bytes, word->length, 1);
@@ -225,7 +226,7 @@ static neap_status keep(struct word_encoder *e, int32_t number, size_t first) {
   return NEAP_OK;
 }
 
-/* Appends the tokens of a word that is merged in itself. */
+/* Appends the tokens of a word that is merged by itself. */
 static neap_status encode_part(struct word_encoder *e, const char *word, size_t length) {
   const size_t first = e->made.count;
   int32_t number;
@@ -244,8 +245,8 @@ static neap_status encode_part(struct word_encoder *e, const char *word, size_t 
   return keep(e, number, first);
 }
 
-/* Whether nothing is ever merged across the place before `word + at`: no merge has the character before it on
- * its left side and the one behind it on its right one, and both are in the vocabulary. */
+/* Returns true if no merge ever crosses the place before `word + at`: no merge joins the character before it
+ * with the one after it, and both are in the vocabulary. */
 static bool is_border(const struct token_model *m, const char *word, size_t before, size_t at) {
   const size_t size = character_size(word + at);
   uint32_t left, right;
@@ -256,7 +257,7 @@ static bool is_border(const struct token_model *m, const char *word, size_t befo
          vocabulary_find(&m->vocabulary, word + at, size) >= 0;
 }
 
-/* A long word is cut where that makes no difference. */
+/* Encodes a long word in parts, cut where that makes no difference. */
 static neap_status encode_long(struct word_encoder *e, const char *word, size_t length) {
   size_t start = 0;
   for (size_t before = 0, at = character_size(word); at < length; at += character_size(word + at)) {

@@ -1,4 +1,4 @@
-/* From words to ids, by a model (token_model.h). */
+/* Turns words into ids with a model (token_model.h). */
 #ifndef NEAP_TEXT_WORD_ENCODER_H
 #define NEAP_TEXT_WORD_ENCODER_H
 
@@ -6,17 +6,17 @@
 #include "text/token_model.h"
 #include "text/word_table.h"
 
-/* An id, and of how many bytes of a word. */
+/* An id, and the number of bytes of a word that it covers. */
 struct word_token {
   int32_t id;
   uint32_t length;
 };
 
-/* A token that may be merged with those beside it. */
+/* A token that may be merged with its neighbours. */
 struct word_symbol {
   int32_t id;
   int32_t before, behind; /* places of its neighbours; -1: none */
-  uint32_t length;        /* bytes; 0: it was merged into the one before it */
+  uint32_t length;        /* Two neighbours that may be merged. */
 };
 
 /* Two neighbours that may be merged. */
@@ -24,12 +24,12 @@ struct word_merge {
   int32_t rank, place, id;
 };
 
-/* What a word that was encoded became, for when it comes again. */
+/* The tokens of a word that was encoded, for when it comes again. */
 struct known_word {
   uint32_t first, count; /* of tokens */
 };
 
-/* What encoding one text needs: zeroed but for the model, for one thread. */
+/* The state of encoding one text, for one thread: zeroed except for the model. */
 struct word_encoder {
   const struct token_model *model;
   VECTOR(struct word_token) made; /* of the last word */

@@ -9,7 +9,7 @@ static uint64_t hash_of(const char *bytes, size_t length) {
   return hash ^ hash >> 32;
 }
 
-/* The slot of a word, or the empty one where it belongs. */
+/* Returns the slot of a word, or the empty one where it belongs. */
 static int32_t *find_slot(const struct word_table *table, const struct word *word) {
   const size_t mask = table->slot_count - 1;
   for (size_t at = word->hash & mask;; at = (at + 1) & mask) {

@@ -1,4 +1,4 @@
-/* Strings of bytes, numbered 0, 1, 2, ... as they first occur. */
+/* Strings of bytes, numbered 0, 1, 2, ... in the order in which they first occur. */
 #ifndef NEAP_TEXT_WORD_TABLE_H
 #define NEAP_TEXT_WORD_TABLE_H
 
@@ -18,11 +18,11 @@ struct word_table {
   size_t slot_count;         /* a power of two, or 0 */
 };
 
-/* The number of a word, which is the next one if the word is new. The table keeps the address of its bytes. A
- * failure leaves the table as it was. NEAP_TOO_LARGE: it has 2^31 - 1 words. */
+/* Gives the number of a word, which is the next one if the word is new. The table keeps the address of its
+ * bytes. A failure leaves the table unchanged. NEAP_TOO_LARGE: it has 2^31 - 1 words. */
 neap_status word_table_add(struct word_table *table, const char *bytes, size_t length, int32_t *number);
 
-/* The table is empty and usable again. A zeroed table is empty. */
+/* Empties the table, which stays usable. A zeroed table is empty. */
 void word_table_free(struct word_table *table);
 
 #endif

@@ -4,7 +4,7 @@
 
 enum word_class { WHITE_SPACE, DIGIT, PUNCTUATION, LETTER };
 
-/* Blocks beyond ASCII that hold hardly any letters. */
+/* Blocks beyond ASCII that have hardly any letters. */
 static const struct {
   uint32_t first, last;
 } punctuation[] = {
@@ -23,7 +23,7 @@ static enum word_class class_of_ascii(unsigned char byte) {
   return (byte | 32) >= 'a' && (byte | 32) <= 'z' ? LETTER : PUNCTUATION;
 }
 
-/* Of what the bytes begin with, and how many bytes it takes. */
+/* Returns the class of the first character, and its number of bytes. */
 static enum word_class class_at(const char *bytes, size_t length, size_t *size) {
   *size = 1;
   const unsigned char first = (unsigned char)bytes[0];

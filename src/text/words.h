@@ -1,4 +1,4 @@
-/* The words that byte-pair codes are made of: no token reaches from one into the next. */
+/* The words that byte-pair codes are made of: no token crosses from one into the next. */
 #ifndef NEAP_TEXT_WORDS_H
 #define NEAP_TEXT_WORDS_H
 

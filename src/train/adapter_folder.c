@@ -23,7 +23,7 @@ static bool ends_with(const char *text, const char *end) {
 
 /* ---- Reading ---- */
 
-/* What changes the arithmetic, and the value that Neap has it at; another one is refused. */
+/* Fields that change the arithmetic, and the only value of each that Neap supports. */
 static const struct {
   const char *field, *value;
 } plain_fields[] = {{"use_dora", "false"},        {"use_rslora", "false"}, {"bias", "\"none\""},
@@ -36,8 +36,7 @@ static neap_status need_plain(const json_t *top, const char *path) {
     json_t *plain = json_loads(plain_fields[i].value, JSON_DECODE_ANY, NULL);
     const bool same = value == NULL || json_is_null(value) || json_equal(value, plain);
     json_decref(plain);
-    RETURN_IF(!same, NEAP_UNSUPPORTED,
-              "%s: field '%s': adapters with this at other than %s are not supported", path,
+    RETURN_IF(!same, NEAP_UNSUPPORTED, "%s: field '%s': only adapters with the value %s are supported", path,
               plain_fields[i].field, plain_fields[i].value);
   }
   return NEAP_OK;
@@ -49,11 +48,11 @@ static neap_status get_config(const json_t *top, const char *path, struct adapte
   uint64_t rank;
   TRY(json_need_string(top, "peft_type", &place, &kind));
   RETURN_IF(strcmp(kind, "LORA") != 0, NEAP_UNSUPPORTED,
-            "%s: field 'peft_type': is '%s'; adapters of LORA are read", path, kind);
+            "%s: field 'peft_type': is '%s'; only LORA is supported", path, kind);
   TRY(json_need_size(top, "r", &place, &rank));
   TRY(json_need_number(top, "lora_alpha", &place, &config->alpha));
-  if (rank < 1 || rank > INT32_MAX) return json_bad_field(&place, "r", "is no rank: it must be 1 or more");
-  if (!(config->alpha >= 0)) return json_bad_field(&place, "lora_alpha", "is negative");
+  if (rank < 1 || rank > INT32_MAX) return json_bad_field(&place, "r", "must be 1 or more");
+  if (!(config->alpha >= 0)) return json_bad_field(&place, "lora_alpha", "must not be negative");
   config->rank = (int64_t)rank;
   return need_plain(top, path);
 }
@@ -68,10 +67,10 @@ neap_status adapter_config_read(const char *folder, struct adapter_config *confi
   RETURN_IF_NULL(path);
   *config = (struct adapter_config){0};
   if (stat(path, &found) != 0)
-    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s; a folder that peft saved is needed", path,
+    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s; give a folder that peft saved", path,
                        strerror(errno));
   else if ((top = json_load_file(path, JSON_REJECT_DUPLICATES, &error)) == NULL)
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: line %d: is no JSON: %s", path, error.line, error.text);
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", path, error.line, error.text);
   else if (!json_is_object(top))
     status = neap_fail(NEAP_BAD_FORMAT, "%s: is not an object", path);
   else
@@ -81,7 +80,8 @@ neap_status adapter_config_read(const char *folder, struct adapter_config *confi
   return status;
 }
 
-/* Before anything is taken: the file has each adapter of the session, in its shape, and no other tensor. */
+/* Checks, before anything is loaded, that the file has each adapter of the session, in its shape, and no
+ * other tensor. */
 static neap_status check_tensors(const neap_session *session, const struct safetensors *file) {
   const size_t prefix = strlen(ADAPTER_PREFIX);
   for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
@@ -96,8 +96,8 @@ static neap_status check_tensors(const neap_session *session, const struct safet
               file->path, name);
     const struct safetensors_tensor *t = &file->tensors[index];
     RETURN_IF(t->rank != v.rank || memcmp(t->dims, v.dims, sizeof *v.dims * (size_t)v.rank) != 0,
-              NEAP_INVALID_ARGUMENT, "%s: '%s' is %s, in this run %s; it is for another model", file->path,
-              name, dims_text(t->rank, t->dims).text, dims_text(v.rank, v.dims).text);
+              NEAP_INVALID_ARGUMENT, "%s: '%s' is %s, but in this run %s; the file belongs to another model",
+              file->path, name, dims_text(t->rank, t->dims).text, dims_text(v.rank, v.dims).text);
   }
   for (int32_t i = 0; i < file->tensor_count; i++) {
     const char *name = file->tensors[i].name;
@@ -125,11 +125,11 @@ neap_status adapter_folder_read(const char *folder, const neap_session_options *
       options->lora_alpha == 0 && !signbit(options->lora_alpha) ? 8 : fabs((double)options->lora_alpha);
   TRY(adapter_config_read(folder, &config));
   RETURN_IF(config.rank != options->lora, NEAP_INVALID_ARGUMENT,
-            "%s: has adapters of rank %lld, this run of rank %d; give --lora %lld", folder,
+            "%s: has adapters of rank %lld, but this run has rank %d; give --lora %lld", folder,
             (long long)config.rank, options->lora, (long long)config.rank);
   RETURN_IF((float)config.alpha != (float)alpha, NEAP_INVALID_ARGUMENT,
-            "%s: has adapters of alpha %g, this run of alpha %g; give --lora-alpha %g", folder, config.alpha,
-            alpha, config.alpha);
+            "%s: has adapters of alpha %g, but this run has alpha %g; give --lora-alpha %g", folder,
+            config.alpha, alpha, config.alpha);
   struct region region = {0};
   const char *path = region_format(&region, "%s/%s", folder, weights_file);
   neap_status status =
@@ -161,7 +161,7 @@ static neap_status list_tensor(struct writing *w, const struct tensor *t) {
   const struct safetensors_tensor *found = &weights->tensors[index];
   TRY(safetensors_need_real(weights, index));
   RETURN_IF(found->elements != t->elements, NEAP_BAD_FORMAT,
-            "%s: tensor '%s': its shape is not that of this model's", weights->path, t->name);
+            "%s: tensor '%s': its shape is not that in this model", weights->path, t->name);
   struct safetensors_tensor *made = &w->tensors[w->count];
   *made = *found;
   made->name = region_format(&w->region, ADAPTER_PREFIX "%s", t->name);
@@ -185,14 +185,14 @@ static neap_status read_tensor(void *context, int32_t tensor, float *data) {
   return safetensors_read(w->from->weights, w->indices[tensor], data);
 }
 
-/* "a.b" of "a.b.weight", or of "a.b.lora_A.weight" with that ending. */
+/* Returns the length of "a.b" in "a.b.weight", or in "a.b.lora_A.weight" with that ending. */
 static size_t module_length(const char *name, const char *ending) {
   if (ends_with(name, ending)) return strlen(name) - strlen(ending);
   const char *dot = strrchr(name, '.');
   return dot != NULL ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Where the last part of a module's name begins. */
+/* Returns the last part of a module's name. */
 static const char *leaf_of(const char *name, size_t length) {
   const char *leaf = name + length;
   while (leaf > name && leaf[-1] != '.') leaf--;
@@ -209,7 +209,8 @@ static bool has_adapter(const struct neap_graph *graph, const char *name, size_t
   return false;
 }
 
-/* Whether each module whose name ends so has an adapter: then that ending means all of them. */
+/* Returns true if each module whose name ends with this leaf has an adapter: then the leaf means all of
+ * them. */
 static bool leaf_is_enough(const struct neap_graph *graph, const char *leaf, size_t length) {
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *other = &graph->tensors.data[t];
@@ -223,7 +224,7 @@ static bool leaf_is_enough(const struct neap_graph *graph, const char *leaf, siz
   return true;
 }
 
-/* Adds a text once. */
+/* Adds a text unless the list has it. */
 static bool add_text(json_t *list, const char *text, size_t length) {
   json_t *one = json_stringn(text, length), *other;
   size_t i;
@@ -234,7 +235,7 @@ static bool add_text(json_t *list, const char *text, size_t length) {
   return json_array_append_new(list, one) == 0;
 }
 
-/* target_modules, and modules_to_save: what was trained besides. */
+/* Lists target_modules, and modules_to_save: other modules that were trained. */
 static bool list_modules(const struct neap_graph *graph, json_t *targets, json_t *saved, int64_t *layers) {
   bool whole = true;
   for (size_t t = 0; t < graph->tensors.count; t++) {

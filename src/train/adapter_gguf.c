@@ -8,7 +8,7 @@
 #include "run/averages.h"
 #include "run/choose.h"
 
-/* A part of an adapter: what it is read from, and the heads whose rows it has in GGUF's order. */
+/* A part of an adapter: its source, and the heads whose rows are in GGUF's order. */
 struct adapter_part {
   int32_t index;
   int64_t permuted_heads;
@@ -30,7 +30,7 @@ static const struct origin *find_origin(const struct language_model *m, const ch
   return NULL;
 }
 
-/* "MODULE.lora_A.weight" */
+/* Adds the part that is called "MODULE.lora_A.weight". */
 static neap_status add_part(struct adapter_writing *w, const struct tensor *trained) {
   struct language_model *m = &w->model;
   const struct safetensors *weights = w->from->weights;
@@ -39,15 +39,14 @@ static neap_status add_part(struct adapter_writing *w, const struct tensor *trai
   const int32_t index = averages_tensor(weights, name);
   struct stored_form form;
   RETURN_IF(!trained->adapter || o == NULL || o->part == PART_TOKEN, NEAP_UNSUPPORTED,
-            "%s: '%s' was trained, too, which a GGUF file of adapters does not have; write the whole model "
-            "(--merge), "
-            "or a folder",
+            "%s: '%s' was trained too, but a GGUF file of adapters cannot have it; write the complete model "
+            "(--merge), or a folder",
             w->from->base, name);
   RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which was trained", weights->path, name);
   const struct safetensors_tensor *found = &weights->tensors[index];
   TRY(safetensors_need_real(weights, index));
   RETURN_IF(found->elements != trained->elements, NEAP_BAD_FORMAT,
-            "%s: tensor '%s': its shape is not that of this model's", weights->path, name);
+            "%s: tensor '%s': its shape is not that in this model", weights->path, name);
   TRY(language_file_form(m, o, false, &form));
   const bool is_b = part[strlen(".lora_")] == 'B';
   struct gguf_tensor *made = &w->tensors[w->count];
@@ -106,11 +105,10 @@ neap_status adapter_gguf_write(const struct adapter_export *from, const char *pa
   struct adapter_writing w = {.from = from};
   struct neap_graph *adapted = NULL;
   *layers = 0;
-  RETURN_IF(
-      from->model == NULL, NEAP_INVALID_ARGUMENT,
-      "%s: adapters become a GGUF file where the model is a folder of Hugging Face or a GGUF file; write a "
-      "folder",
-      path);
+  RETURN_IF(from->model == NULL, NEAP_INVALID_ARGUMENT,
+            "%s: adapters can only be a GGUF file if the model is a folder of Hugging Face or a GGUF file; "
+            "write a folder",
+            path);
   neap_status status = make_adapted_graph(from->graph, from->session, &adapted);
   if (status == NEAP_OK) status = language_file_open(&w.model, from->model, false);
   if (status == NEAP_OK) status = write_file(&w, adapted, path);

@@ -19,7 +19,7 @@ static int by_path(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The paths of the files, in their order; to be freed. */
+/* Lists the paths of the files in order; to be freed. */
 static neap_status list_paths(const struct weight_files *files, const char ***paths) {
   const char **list = calloc((size_t)files->file_count + 1, sizeof *list);
   RETURN_IF_NULL(list);
@@ -60,7 +60,7 @@ static neap_status look_at_file(const char *path, struct sha256 *hash, struct ba
   return hash != NULL ? feed_file(path, hash) : NEAP_OK;
 }
 
-/* A folder or an index means the files of tensors that it has. */
+/* Returns false for a folder or an index, which mean the files of their tensors. */
 static bool is_one_file(const char *path) {
   static const char index[] = ".json";
   struct stat status;
@@ -81,7 +81,7 @@ static neap_status look_at_files(const char *path, struct sha256 *hash, struct b
   return status;
 }
 
-/* Bytes and times of the files; and their digest where `digest` says so. */
+/* Finds bytes and times of the files, and their digest if `digest`. */
 static neap_status look_at(const char *path, bool digest, struct base_weights *base) {
   struct sha256 hash;
   sha256_start(&hash);
@@ -130,9 +130,9 @@ static neap_status get_base(const json_t *object, const char *file, struct regio
   if (!json_is_null(json_object_get(object, "path"))) TRY(json_need_string(object, "path", &place, &path));
   TRY(json_need_string(object, "sha256", &place, &sha256));
   TRY(json_need_size(object, "bytes", &place, &bytes));
-  if (strlen(sha256) != 64) return json_bad_field(&place, "sha256", "has not 64 digits");
+  if (strlen(sha256) != 64) return json_bad_field(&place, "sha256", "must have 64 digits");
   const json_t *modified = json_object_get(object, "modified");
-  if (!json_is_integer(modified)) return json_bad_field(&place, "modified", "is no integer");
+  if (!json_is_integer(modified)) return json_bad_field(&place, "modified", "must be an integer");
   base->bytes = (int64_t)bytes;
   base->modified = json_integer_value(modified);
   memcpy(base->sha256, sha256, sizeof base->sha256);
@@ -151,7 +151,7 @@ neap_status base_weights_read(const char *folder, struct region *region, struct 
   neap_status status = checkpoint_read_object(folder, &state);
   const json_t *object = status == NEAP_OK ? json_object_get(state, "base") : NULL;
   if (object != NULL && !json_is_object(object))
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: field 'base': is not an object", path);
+    status = neap_fail(NEAP_BAD_FORMAT, "%s: field 'base': must be an object", path);
   else if (object != NULL)
     status = get_base(object, path, region, base);
   json_decref(state);
@@ -160,20 +160,19 @@ neap_status base_weights_read(const char *folder, struct region *region, struct 
 
 /* ---- Into a session ---- */
 
-/* They are read again for their digest where something about the files is other than it was. */
+/* Checks the files; reads them again for their digest if their size or time has changed. */
 static neap_status check_files(const struct base_weights *base, const char *path, const char *folder) {
   struct base_weights now = {0};
   neap_status status = look_at(path, false, &now);
   const bool same = status == NEAP_OK && now.bytes == base->bytes && now.modified == base->modified;
   if (status == NEAP_OK && !same) status = look_at(path, true, &now);
   RETURN_IF(status == NEAP_IO_FAILED || status == NEAP_BAD_FORMAT, status,
-            "%s: holds adapters alone; what it began with cannot be read; put it back where it was: %s",
+            "%s: only holds adapters, and the weights that they began with cannot be read; put them back: %s",
             folder, neap_error_message());
   TRY(status);
   RETURN_IF(!same && strcmp(now.sha256, base->sha256) != 0, NEAP_BAD_FORMAT,
-            "%s: the weights that %s began with have changed: %lld bytes of SHA-256 %s then, %lld bytes of "
-            "%s now; put "
-            "back those of then",
+            "%s: the weights that %s began with have changed: from %lld bytes of SHA-256 %s to %lld bytes of "
+            "%s; put back the original ones",
             path, folder, (long long)base->bytes, base->sha256, (long long)now.bytes, now.sha256);
   return NEAP_OK;
 }

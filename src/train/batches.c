@@ -6,7 +6,7 @@
 #include "train/training_ranks.h"
 #include "train/values.h"
 
-/* How a step is divided. */
+/* The division of a step. */
 struct shape_of_step {
   int bucket;
   int32_t parts;
@@ -21,12 +21,12 @@ static struct shape_of_step shape_of_step(struct training *t) {
   return step;
 }
 
-/* Labels of the micro-batch that was filled that count. */
+/* Counts the labels of the filled micro-batch that count. */
 static double count_labels(const struct training *t, int bucket) {
   return loader_count_labels(&t->data, bucket, t->shape.classes);
 }
 
-/* Labels of a record of the longest. */
+/* Returns the labels of a record of the greatest length. */
 static int64_t labels_each(const struct training *t) {
   return loader_labels_each(&t->data, t->data.bucket_count - 1);
 }
@@ -37,7 +37,7 @@ bool batches_have_a_class(const struct training *t) {
 
 bool batches_are_whole(const struct training *t) { return labels_each(t) == 1 && t->data.bucket_count == 1; }
 
-/* Of the classes of the labels of the micro-batch that was filled, together. */
+/* Sums the class weights of the filled micro-batch's labels. */
 static double weigh_labels(const struct training *t, int bucket) {
   const int64_t count = t->data.filled * loader_labels_each(&t->data, bucket);
   const int32_t *labels = loader_labels(&t->data), *others = loader_other_labels(&t->data);
@@ -51,7 +51,7 @@ static double weigh_labels(const struct training *t, int bucket) {
   return weight;
 }
 
-/* The labels of this process's micro-batches, and their weight where classes have weights. */
+/* Counts the labels of this process's micro-batches, and their weight if classes have weights. */
 static neap_status look_at_labels(struct training *t, const struct shape_of_step *step) {
   for (int32_t part = training_rank(t); part < step->parts; part += training_ranks(t)) {
     struct part_result *result = training_part_result(t, part);
@@ -62,8 +62,8 @@ static neap_status look_at_labels(struct training *t, const struct shape_of_step
   return training_gather_parts(t);
 }
 
-/* Over all of a step's micro-batches: what counts may be spread unevenly, and so may what a micro-batch's
- * loss, a weighted mean, counts by in that of the whole batch. */
+/* Sums labels and weights over all micro-batches of a step: the labels that count may be spread unevenly, and
+ * so may the weight of a micro-batch's loss, a weighted mean, in that of the batch. */
 static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted,
                                     double *weight) {
   const bool values = loader_has_values(&t->data), weighs = t->class_weights != NULL && step->parts > 1,
@@ -82,7 +82,7 @@ static neap_status count_all_labels(struct training *t, const struct shape_of_st
   return NEAP_OK;
 }
 
-/* The share of the micro-batch that was filled in the loss of its step. */
+/* Returns the share of the filled micro-batch in the loss of its step. */
 static double share_of(const struct training *t, const struct shape_of_step *step, double counted,
                        double weight) {
   if (step->parts == 1) return 1;
@@ -92,7 +92,7 @@ static double share_of(const struct training *t, const struct shape_of_step *ste
   return counted > 0 ? count_labels(t, step->bucket) / counted : 0;
 }
 
-/* A micro-batch of the step, or of one that other processes alone have a micro-batch of. */
+/* Runs a micro-batch of the step, or takes part in one that only other processes have. */
 static neap_status run_part(struct training *t, const struct shape_of_step *step, int32_t part, double rate,
                             double counted, double weight, neap_step_result *micro) {
   if (part >= step->parts) {
@@ -108,7 +108,7 @@ static neap_status run_part(struct training *t, const struct shape_of_step *step
   return NEAP_OK;
 }
 
-/* One step, micro-batch by micro-batch: its loss and right answers. */
+/* Runs one step, micro-batch by micro-batch: gives its loss and right answers. */
 neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
                          double *counted) {
   const struct shape_of_step step = shape_of_step(t);
@@ -134,20 +134,20 @@ neap_status batches_step(struct training *t, double rate, neap_step_result *resu
   return NEAP_OK;
 }
 
-/* What evaluation has come to. */
+/* The sums of an evaluation. */
 struct scores {
   double loss, counted;
   int64_t correct;
 };
 
-/* What a batch of test records gave, on whichever process had it. */
+/* The results of a batch of test records, from whichever process had it. */
 struct batch_scores {
   double loss, labels;
   int64_t correct, count;
 };
 
-/* Evaluates the batch that was filled, of scores->count test records. One without records only takes part in
- * what processes do together. */
+/* Evaluates the filled batch, of scores->count test records. A batch without records only takes part in the
+ * work of all processes. */
 static neap_status evaluate_batch(struct training *t, int bucket, struct batch_scores *scores) {
   neap_step_result result;
   TRY(neap_session_evaluate(t->session, &result));
@@ -159,7 +159,7 @@ static neap_status evaluate_batch(struct training *t, int bucket, struct batch_s
   return NEAP_OK;
 }
 
-/* The test records of a bucket: of every round each process has a batch. */
+/* Evaluates the test records of a bucket: in every round each process has a batch. */
 static neap_status evaluate_rounds(struct training *t, int bucket, struct batch_scores *all,
                                    struct scores *scores) {
   const int32_t ranks = training_ranks(t), rank = training_rank(t);
@@ -193,7 +193,7 @@ static double original(const struct scale *scale, int64_t k, float value) {
   return scale->count > 0 ? (double)value * scale->deviation[k] + scale->mean[k] : (double)value;
 }
 
-/* The test records' values [micro, each] and their predictions, in the units of the data. */
+/* Adds the test records' values [micro, each] and their predictions, in the units of the data. */
 static neap_status add_values(struct training *t, int64_t count, float *predicted, struct value_sums *sums,
                               double *squares) {
   const int64_t each = labels_each(t);
@@ -210,7 +210,7 @@ static neap_status add_values(struct training *t, int64_t count, float *predicte
   return NEAP_OK;
 }
 
-/* `sums` [values of a record], zeros. */
+/* Evaluates values; `sums` [values of a record] starts with zeros. */
 static neap_status run_values(struct training *t, float *predicted, struct value_sums *sums) {
   const int64_t each = labels_each(t);
   double squares = 0;
@@ -229,7 +229,7 @@ static neap_status run_values(struct training *t, float *predicted, struct value
   return NEAP_OK;
 }
 
-/* The last batch is filled up with empty records, so errors are taken from the predictions. */
+/* Evaluates errors from the predictions, as the last batch is filled up with empty records. */
 static neap_status evaluate_values(struct training *t) {
   float *predicted = malloc((size_t)(t->data.buckets[0].micro * labels_each(t)) * sizeof *predicted);
   struct value_sums *sums = calloc((size_t)labels_each(t), sizeof *sums);
@@ -241,7 +241,7 @@ static neap_status evaluate_values(struct training *t) {
   return status;
 }
 
-/* Over the whole test set, by the labels that count. */
+/* Evaluates all of the test set, by the labels that count. */
 neap_status batches_evaluate(struct training *t) {
   struct scores scores = {0};
   if (loader_has_values(&t->data)) return evaluate_values(t);
@@ -251,7 +251,7 @@ neap_status batches_evaluate(struct training *t) {
   return NEAP_OK;
 }
 
-/* Of the test text: what its tokens take, over its bytes. -1: there is no text, or no loss yet. */
+/* Returns the bits of the test text's tokens divided by its bytes. -1: there is no text, or no loss yet. */
 double batches_bits_per_byte(const struct training *t) {
   const struct source *source = &t->data.source;
   if (source->bytes[SPLIT_TEST] == 0 || t->test_loss < 0) return -1;

@@ -22,7 +22,7 @@ neap_status beam_start(const struct beam_rules *rules, int64_t most, struct regi
   return NEAP_OK;
 }
 
-/* The logarithm of the sum of exp(logits). */
+/* Returns the logarithm of the sum of exp(logits). */
 static double log_sum(const float *logits, int64_t count) {
   float largest = logits[0];
   double sum = 0;
@@ -31,8 +31,8 @@ static double log_sum(const float *logits, int64_t count) {
   return (double)largest + log(sum);
 }
 
-/* Puts a candidate in its place among the best so far, the best first; equal ones stand in the order in which
- * they come. */
+/* Inserts a candidate into the list of the best so far, the best first; equal ones stay in the order of
+ * insertion. */
 static void insert(struct beam_candidate *list, int32_t *count, int32_t limit, struct beam_candidate c) {
   int32_t at = *count < limit ? (*count)++ : limit - 1;
   for (; at > 0 && list[at - 1].score < c.score; at--) list[at] = list[at - 1];
@@ -70,7 +70,8 @@ static void finish(const struct beam_rules *rules, struct beam *beam, const stru
   memcpy(beam->best, beam_tokens(beam, c->hypothesis), (size_t)beam->length * sizeof *beam->best);
 }
 
-/* Where sums only fall, what the best hypothesis could come to if it ended now or as late as it may. */
+/* Returns true if a living hypothesis may still beat the best finished one. As sums only fall, tests its best
+ * score if it ended now or as late as it may. */
 static bool can_be_better(const struct beam_rules *rules, const struct beam *beam) {
   if (beam->best_length < 0) return true;
   const double soon = score_of(rules, beam->scores[0], beam->length + 1),

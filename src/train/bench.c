@@ -1,12 +1,12 @@
-/* A ready-made model's step, timed on inputs that are drawn. */
+/* Times a ready-made model's step on random inputs. */
 #include <string.h>
 
 #include "base/random.h"
 #include "model/model.h"
 #include "run/session.h"
 
-/* Real numbers in [-2, 2), integers that are classes or tokens: what is computed with them takes the time
- * that it takes with data. */
+/* Draws real numbers in [-2, 2), and integers that are classes or tokens: computing with them takes as long
+ * as with data. */
 static void draw(const struct tensor *tensor, uint64_t stream, int64_t classes, void *data) {
   uint32_t words[4];
   for (int64_t i = 0; i < tensor->elements; i++) {
@@ -23,7 +23,7 @@ static neap_status fill_inputs(neap_session *session, const struct neap_graph *g
     const struct tensor *tensor = &graph->tensors.data[i];
     if (tensor->role != NEAP_ROLE_INPUT || tensor->view_of >= 0) continue;
     RETURN_IF(tensor->dtype != NEAP_I32 && tensor->dtype != NEAP_F32, NEAP_UNSUPPORTED,
-              "input '%s' of '%s' is neither of f32 nor of i32", tensor->name, graph->name);
+              "input '%s' of '%s' must have type f32 or i32", tensor->name, graph->name);
     draw(tensor, i, classes, neap_session_input(session, tensor->name));
   }
   return NEAP_OK;
@@ -47,7 +47,7 @@ static neap_status bench(const neap_bench_options *o, const neap_speed *speed, c
 neap_status neap_bench(const neap_bench_options *options, const neap_speed *speed,
                        neap_bench_result *result) {
   RETURN_IF(options == NULL || options->model == NULL || speed == NULL || result == NULL,
-            NEAP_INVALID_ARGUMENT, "a measurement needs a model, a machine's speeds and a place for results");
+            NEAP_INVALID_ARGUMENT, "bench: options, model, speed or result is NULL");
   neap_graph *graph;
   neap_session *session = NULL;
   *result = (neap_bench_result){0};

@@ -1,4 +1,4 @@
-/* Conversations with a language model: a generation that is fed the conversation, rendered by a template. */
+/* Conversations with a language model: feeds the conversation, rendered by a template, to a generation. */
 #include <string.h>
 
 #include "model/model.h"
@@ -54,11 +54,12 @@ static neap_status settle_length(neap_chat *c) {
   TRY(generation_places(&c->generation, &places));
   c->length = c->options.length;
   RETURN_IF(c->length < 0 || c->length == 1 || c->length > INT32_MAX, NEAP_INVALID_ARGUMENT,
-            "a conversation of %lld tokens: 2 to 2147483647 are possible", (long long)c->length);
-  RETURN_IF(
-      places > 0 && c->length > places, NEAP_INVALID_ARGUMENT,
-      "a conversation of %lld tokens is too long: the model has places for %lld; give a --length up to that",
-      (long long)c->length, (long long)places);
+            "chat: a conversation of %lld tokens is not possible; the length must be 2 to 2147483647",
+            (long long)c->length);
+  RETURN_IF(places > 0 && c->length > places, NEAP_INVALID_ARGUMENT,
+            "chat: a conversation of %lld tokens is too long: the model has positions for %lld; give a "
+            "--length up to that",
+            (long long)c->length, (long long)places);
   if (c->length == 0) c->length = places > 0 && places < USUAL_LENGTH ? places : USUAL_LENGTH;
   return NEAP_OK;
 }
@@ -120,7 +121,7 @@ static int ask_stop(void *context) {
   return o->stop != NULL ? o->stop(o->generate.context) : 0;
 }
 
-/* Keeps the answer, and gives it out without what the template sets before its content. */
+/* Keeps the answer, and passes it on without the text that the template puts before its content. */
 static int take_text(void *context, const char *bytes, size_t length) {
   neap_chat *c = context;
   const neap_generate_options *o = &c->options.generate;
@@ -153,7 +154,7 @@ static void remove_messages(neap_chat *c, size_t first, size_t count) {
   c->messages.count -= count;
 }
 
-/* The ids of the conversation but for the first `left_out` messages behind the system's. */
+/* Encodes the conversation without the first `left_out` messages after the system's. */
 static neap_status encode(neap_chat *c, size_t left_out) {
   const size_t first = first_turn(c), count = c->messages.count - left_out;
   VECTOR(struct chat_message) kept = {0};
@@ -168,7 +169,7 @@ static neap_status encode(neap_chat *c, size_t left_out) {
   TRY(status);
   status = tokenizer_encode(c->generation.tokenizer, &text, &c->ids);
   RETURN_IF(status == NEAP_OK && c->ids.count == 0, NEAP_INVALID_ARGUMENT,
-            "the conversation has no tokens; write a message");
+            "chat: the conversation has no tokens; write a message");
   return status;
 }
 
@@ -181,14 +182,14 @@ static neap_status fit(neap_chat *c, neap_chat_turn *turn, size_t *left_out) {
     if (*left_out + 2 >= c->messages.count - first_turn(c)) break;
   }
   RETURN_IF((int64_t)c->ids.count >= c->length, NEAP_INVALID_ARGUMENT,
-            "the message has %zu tokens with what is before it, which leaves no room for an answer in a "
-            "conversation of %lld; shorten it, or give a larger --length",
+            "chat: the message and the text before it have %zu tokens, which leaves no room for an answer in "
+            "a conversation of %lld; shorten it, or give a larger --length",
             c->ids.count, (long long)c->length);
   turn->dropped = (int64_t)(*left_out / 2);
   return NEAP_OK;
 }
 
-/* Texts that a tokenizer gives may end inside a character, where the number of tokens ended them. */
+/* Answers. The text may end inside a character if the limit on tokens ended it. */
 static neap_status answer(neap_chat *c, neap_chat_turn *turn) {
   struct generation *g = &c->generation;
   c->answer.count = 0;

@@ -19,8 +19,8 @@
 
 static const char command_file[] = "command.json", next_command_file[] = "command.json.next";
 
-/* ".PROCESS.part", as files are called while a process writes them: that of another one that lives is not
- * ours to remove. */
+/* Returns true for the ending ".PROCESS.part" of files that a process is writing, if that process has ended.
+ * Those of a living one must not be removed. */
 static bool is_left_over(const char *ending) {
   long process;
   int length = 0;
@@ -29,7 +29,7 @@ static bool is_left_over(const char *ending) {
   return process == (long)getpid() || process < 1 || (kill((pid_t)process, 0) != 0 && errno == ESRCH);
 }
 
-/* Weights, or what a killed run left of writing a file. */
+/* Returns true for weights, and for the remains of a file that a killed run was writing. */
 static bool is_ours(const char *name) {
   static const char *const files[] = {"state.json", next_command_file, CHECKPOINT_TOKENIZER, CHECKPOINT_DATA};
   int64_t step;
@@ -43,7 +43,7 @@ static bool is_ours(const char *name) {
   return name[length] == '\0' || is_left_over(name + length);
 }
 
-/* Removes what the state does not name any more, as far as it can: what stays is only waste. */
+/* Removes files that the state no longer names, as far as possible: those that stay are only waste. */
 static void remove_others(const char *folder, const char *current, const char *best) {
   DIR *entries = opendir(folder);
   if (entries == NULL) return;
@@ -66,7 +66,7 @@ static void digest_text(const char *text, char digest[65]) {
   sha256_finish(&hash, digest);
 }
 
-/* Under its next name: it takes its own when the state that goes with it is there. */
+/* Writes the command under its temporary name; it gets its own once its state is written. */
 static neap_status write_command(const char *folder, struct checkpoint *checkpoint, struct region *region) {
   checkpoint->command_sha256[0] = '\0';
   if (checkpoint->command == NULL) return NEAP_OK;
@@ -84,7 +84,7 @@ static neap_status place_command(const char *folder, struct region *region) {
   return NEAP_OK;
 }
 
-/* NULL, without a failure, where there is no such file. */
+/* Reads the command; NULL, without a failure, if the file does not exist. */
 static neap_status read_command(const char *path, char **text) {
   size_t length = 0;
   FILE *file = fopen(path, "rbe");
@@ -146,7 +146,7 @@ neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer
   return status;
 }
 
-/* ---- What records became numbers by ---- */
+/* ---- The encoding of records ---- */
 
 neap_status checkpoint_keep_data(const char *folder, const struct source *source) {
   struct region region = {0};
@@ -162,9 +162,9 @@ neap_status checkpoint_keep_data(const char *folder, const struct source *source
   return status;
 }
 
-/* ---- The whole ---- */
+/* ---- All of a checkpoint ---- */
 
-/* The weights that were just written, under a second name, where they are those of the best evaluation. */
+/* Gives the weights that were just written a second name, if they are those of the best evaluation. */
 static neap_status keep_best(const char *folder, const char *weights, neap_session *session,
                              struct checkpoint *checkpoint, struct region *region) {
   struct best *best = &checkpoint->best;
@@ -244,8 +244,8 @@ neap_status checkpoint_load_weights(const char *folder, const struct checkpoint 
                        path, digest, checkpoint->weights_sha256);
   else if (session_steps(session) != (uint64_t)checkpoint->session_steps)
     status =
-        neap_fail(NEAP_BAD_FORMAT, "%s: is damaged: it says that it was made by %llu steps, not %lld", path,
-                  (unsigned long long)session_steps(session), (long long)checkpoint->session_steps);
+        neap_fail(NEAP_BAD_FORMAT, "%s: is damaged: it was made by %llu steps, but state.json says %lld",
+                  path, (unsigned long long)session_steps(session), (long long)checkpoint->session_steps);
 done:
   region_free(&region);
   return status;

@@ -36,29 +36,29 @@
 struct base_weights;
 struct tokenizer;
 struct source;
-/* Beside it, where the data are text: text/tokenizer_file.h. */
+/* The tokenizer in a checkpoint's folder, if the data are text: text/tokenizer_file.h. */
 #define CHECKPOINT_TOKENIZER "tokenizer.json"
 
-/* The best evaluation so far, and its weights where they are kept. */
+/* The best evaluation so far, and its weights if they are kept. */
 struct best {
-  int64_t step, epoch, session_steps; /* as in struct checkpoint; step 0: there was none */
+  int64_t step, epoch, session_steps; /* as in struct checkpoint; step 0: none */
   bool by_loss;
   double value;                         /* the accuracy; by_loss: the loss */
-  char weights[96], weights_sha256[65]; /* weights "": they are not kept */
+  char weights[96], weights_sha256[65]; /* weights "": not kept */
 };
 
 struct checkpoint {
-  int64_t epoch, step;   /* whole epochs, and steps in all, that are done */
-  int64_t session_steps; /* of the session, those of the weights that it began with included */
+  int64_t epoch, step;   /* complete epochs, and steps in all, that are done */
+  int64_t session_steps; /* of the session, including those of the weights that it began with */
   double loss_sum;       /* of the epoch so far: over steps, */
   int64_t correct, images;
   double test_accuracy;
   char weights[96], weights_sha256[65], command_sha256[65];
-  const char *command;             /* what to keep as command.json; borrowed; NULL: nothing */
-  bool command_placed;             /* the last checkpoint that was saved has it */
-  json_t *kernels;                 /* to be kept; borrowed; NULL: not known */
-  const struct base_weights *base; /* what its weights do without; borrowed; NULL: nothing */
-  bool keep_best;                  /* the weights of `best` are to be kept */
+  const char *command;             /* to keep as command.json; borrowed; NULL: none */
+  bool command_placed;             /* the last saved checkpoint has it */
+  json_t *kernels;                 /* to keep; borrowed; NULL: not known */
+  const struct base_weights *base; /* the source of the weights that it leaves out; borrowed; NULL: none */
+  bool keep_best;                  /* keep the weights of `best` */
   struct best best;
 };
 
@@ -68,56 +68,57 @@ neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoi
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* state.json, whole and undamaged; the object is freed with json_decref, NULL after a failure. */
+/* Reads state.json and checks that it is complete and undamaged; free the object with json_decref; NULL after
+ * a failure. */
 neap_status checkpoint_read_object(const char *folder, json_t **state);
 
-/* The options of adapters that the run of the checkpoint in a folder has, and, where it has some, what else
- * its weights need to be read into a session that predicts; texts are copied to the region. Others stay as
- * they are. */
+/* Reads the adapter options of the run in a folder and, if it has adapters, the other options that a session
+ * needs to predict with its weights; texts are copied to the region. Other options are unchanged. */
 struct region;
 neap_status checkpoint_read_adapters(const char *folder, struct region *region,
                                      neap_session_options *session);
 
-/* Reads and checks state.json; command, command_placed, kernels, base and keep_best stay as they are. Every
- * one of `settings` (NULL: none) must be there and be equal, or the message names it with both values. */
+/* Reads and checks state.json; command, command_placed, kernels, base and keep_best are unchanged. Every one
+ * of `settings` (NULL: none) must exist and be equal; if not, the message names it with both values. */
 neap_status checkpoint_read_state(const char *folder, json_t *settings, struct checkpoint *checkpoint);
 
-/* Whether the settings of the checkpoint in a folder have this one. */
+/* Finds out whether the settings of the checkpoint in a folder have this one. */
 neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has);
 
-/* Of a model that is a file, the setting that has the file's SHA-256. NEAP_INVALID_ARGUMENT: the checkpoint
- * is of another file than this model's, or of none. */
+/* The setting with the SHA-256 of a model that is a file. NEAP_INVALID_ARGUMENT: the checkpoint belongs to
+ * another file than this model's, or to none. */
 #define CHECKPOINT_MODEL "model_sha256"
 neap_status checkpoint_check_model(const char *folder, const char *model);
 
-/* The names of the kernels that computed the run's steps so far, to be freed with json_decref; NULL: they are
+/* Reads the names of the kernels that computed the run's steps so far, to be freed with json_decref; NULL:
  * not known. */
 neap_status checkpoint_read_kernels(const char *folder, json_t **kernels);
 
-/* The step of the checkpoint in a folder; 0 if the folder has no usable checkpoint. A state.json that
- * cannot be read is a failure. */
+/* Finds the step of the checkpoint in a folder; 0 if the folder has no usable checkpoint. Fails if a
+ * state.json cannot be read. */
 neap_status checkpoint_find_step(const char *folder, int64_t *step);
 
-/* Writes weights and state (epoch to test_accuracy, command and kernels are given, the rest is filled in),
- * then removes older weights. The folder is there. After a failure the former checkpoint is still whole. */
+/* Writes weights and state (the caller sets epoch to test_accuracy, command and kernels; the rest is filled
+ * in), then removes older weights. The folder must exist. After a failure the former checkpoint is still
+ * complete. */
 neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint);
 
-/* Puts the tokenizer of the run's text into the folder, as CHECKPOINT_TOKENIZER; NULL: takes away what
- * another run has left there. Before the first checkpoint is saved. */
+/* Writes the tokenizer of the run's text to the folder, as CHECKPOINT_TOKENIZER; NULL: removes that of
+ * another run. Call before the first checkpoint is saved. */
 #define CHECKPOINT_TOKENIZER "tokenizer.json"
 neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer *tokenizer);
 
-/* Puts what the run's records became numbers by into the folder, as CHECKPOINT_DATA (data/encoding.h), where
- * the source has such; else takes away what another run has left there. Before the first checkpoint is saved.
- */
+/* Writes the encoding of the run's records to the folder, as CHECKPOINT_DATA (data/encoding.h), if the source
+ * has one; else removes that of another run. Call before the first checkpoint is saved. */
 #define CHECKPOINT_DATA "data.json"
 neap_status checkpoint_keep_data(const char *folder, const struct source *source);
 
-/* Whether every parameter, optimizer state and running statistic is finite, as the f32 that a file has. */
+/* Finds out whether every parameter, optimizer state and running statistic is finite, as the f32 of a
+ * file. */
 neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite);
 
-/* Gives the session the weights that the state names, and compares their digest and their steps. */
+/* Loads the weights that the state names into the session, and compares their digest and their steps. */
 neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,
                                     neap_session *session);
 

@@ -14,7 +14,7 @@
 
 enum { VERSION = 1 };
 
-/* The digest of the object without "state_sha256". */
+/* Makes the digest of the object without "state_sha256". */
 static neap_status digest_state(json_t *state, const char *path, char digest[65]) {
   json_t *bare = json_copy(state);
   RETURN_IF(bare == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
@@ -38,7 +38,7 @@ static neap_status write_state(json_t *state, const char *path) {
   return json_write(state, path);
 }
 
-/* NULL where memory is out. */
+/* Returns NULL if memory is out. */
 static json_t *best_json(const struct best *best) {
   return json_pack("{s:I, s:I, s:I, s:b, s:f, s:s, s:s}", "step", (json_int_t)best->step, "epoch",
                    (json_int_t)best->epoch, "session_steps", (json_int_t)best->session_steps, "by_loss",
@@ -105,7 +105,7 @@ static neap_status get_best(const json_t *state, const struct json_place *top, s
   *best = (struct best){0};
   if (object == NULL) return NEAP_OK;
   struct json_place place = {.file = top->file, .path = "best"};
-  if (!json_is_object(object)) return json_bad_field(top, "best", "is not an object");
+  if (!json_is_object(object)) return json_bad_field(top, "best", "must be an object");
   TRY(get_size(object, &place, "step", &best->step));
   TRY(get_size(object, &place, "epoch", &best->epoch));
   TRY(get_size(object, &place, "session_steps", &best->session_steps));
@@ -166,28 +166,27 @@ static neap_status fail_setting(const char *path, const char *name, const json_t
   return status;
 }
 
-/* A 0 that means the usual value is another than one that was given, which has a sign. */
+/* Compares values. A 0 that means the usual value differs from a given 0, which has a sign. */
 static bool same_value(const json_t *a, const json_t *b) {
   const bool zeros = json_is_real(a) && json_is_real(b) && json_real_value(a) == 0 && json_real_value(b) == 0;
   return json_equal(a, b) && (!zeros || signbit(json_real_value(a)) == signbit(json_real_value(b)));
 }
 
-/* Where the learning rates depend on the length of the run, it cannot be made longer. `weights`: to begin
- * with.
- */
+/* Fails if the run was made longer although its learning rates depend on its length. `weights`: for a new run
+ * to begin with. */
 static neap_status check_length(const json_t *saved, const json_t *settings, const struct json_place *place,
                                 const char *folder, const char *weights) {
   const json_t *was = json_object_get(saved, "steps"), *now = json_object_get(settings, "steps");
-  RETURN_IF(
-      now != NULL && was != NULL && !json_equal(was, now), NEAP_INVALID_ARGUMENT,
-      "%s: the learning rates of this run were laid out over its %lld steps from the beginning on, so "
-      "that its steps cannot be %lld now: only --schedule constant, and step with --step-epochs, can be "
-      "gone on with for longer; a new run can begin with its weights: --init %s/%s",
-      place->file, (long long)json_integer_value(was), (long long)json_integer_value(now), folder, weights);
+  RETURN_IF(now != NULL && was != NULL && !json_equal(was, now), NEAP_INVALID_ARGUMENT,
+            "%s: the learning rates of this run depend on its %lld steps, which cannot become %lld now: only "
+            "--schedule constant, and step with --step-epochs, can be continued for longer; a new run can "
+            "begin with its weights: --init %s/%s",
+            place->file, (long long)json_integer_value(was), (long long)json_integer_value(now), folder,
+            weights);
   return NEAP_OK;
 }
 
-/* Settings that the run does not have any more. Other fields of the file do not matter to it. */
+/* Fails if a setting that the run no longer has matters. Other fields of the file are ignored. */
 static neap_status check_missing(const json_t *saved, json_t *settings, const struct json_place *place) {
   const char *name;
   json_t *value;
@@ -199,7 +198,8 @@ static neap_status check_missing(const json_t *saved, json_t *settings, const st
   return NEAP_OK;
 }
 
-/* Of settings those that differ with the length come last: another batch makes another length as well. */
+/* Compares the settings; those that depend on the length come last, as another batch changes the length
+ * too. */
 static neap_status check_settings(const json_t *state, const struct json_place *place, const char *folder,
                                   const char *weights, json_t *settings) {
   static const char *const of_length[] = {"steps", "drop_steps"};
@@ -224,8 +224,8 @@ static neap_status check_settings(const json_t *state, const struct json_place *
   return NEAP_OK;
 }
 
-/* state.json, whole and undamaged, and its place, whose text is in `region`. The object is freed with
- * json_decref, after a failure, too. */
+/* Reads state.json, checks that it is complete and undamaged, and gives its place, whose text is in `region`.
+ * Free the object with json_decref, even after a failure. */
 static neap_status read_whole(const char *folder, struct region *region, struct json_place *place,
                               json_t **state) {
   place->file = region_format(region, "%s/state.json", folder);
@@ -276,9 +276,9 @@ neap_status checkpoint_read_adapters(const char *folder, struct region *region,
 static neap_status check_kernels(const json_t *kernels, const struct json_place *place) {
   const json_t *name;
   size_t i;
-  if (kernels != NULL && !json_is_array(kernels)) return json_bad_field(place, "kernels", "is not an array");
+  if (kernels != NULL && !json_is_array(kernels)) return json_bad_field(place, "kernels", "must be an array");
   json_array_foreach(kernels, i, name) {
-    if (!json_is_string(name)) return json_bad_field(place, "kernels", "has something that is not a text");
+    if (!json_is_string(name)) return json_bad_field(place, "kernels", "must have only texts");
   }
   return NEAP_OK;
 }
@@ -310,8 +310,7 @@ neap_status checkpoint_check_model(const char *folder, const char *model) {
   if (strcmp(kept != NULL ? kept : "", digest) != 0)
     status =
         neap_fail(NEAP_INVALID_ARGUMENT,
-                  "%s: was trained from a model file of SHA-256 %s, but %s has %s; give the file that it was "
-                  "trained from",
+                  "%s: was trained from a model file of SHA-256 %s, but %s has %s; give the original file",
                   place.file, kept != NULL ? kept : "(none)", model, digest[0] != '\0' ? digest : "(none)");
 done:
   json_decref(state);

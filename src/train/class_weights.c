@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- By the records ---- */
+/* ---- From the records ---- */
 
 /* Counts the labels of the training part. */
 static neap_status count_labels(const struct source *source, int field, int32_t *labels, int64_t classes,
@@ -47,7 +47,7 @@ struct reading {
   float *weights; /* NAN: not read yet */
 };
 
-/* By name, or by number; -1: no class has it. */
+/* Finds a class by name or number; -1: no class has it. */
 static int64_t find_class(const struct reading *r, const char *name) {
   char *end;
   for (int64_t c = 0; r->names != NULL && c < r->classes; c++)
@@ -63,19 +63,19 @@ static neap_status take_line(struct reading *r, char *line) {
   if (*line == '\0' || *line == '#') return NEAP_OK;
   char *weight = strrchr(line, ','), *end;
   if (weight == NULL) weight = strpbrk(line, " \t");
-  RETURN_IF(weight == NULL, NEAP_BAD_FORMAT, "%s: line %lld: is no class and weight; give NAME,WEIGHT",
+  RETURN_IF(weight == NULL, NEAP_BAD_FORMAT, "%s: line %lld: is not a class and a weight; give NAME,WEIGHT",
             r->path, (long long)r->line);
   *weight++ = '\0';
   for (size_t length = strlen(line); length > 0 && strchr(" \t", line[length - 1]) != NULL;)
     line[--length] = '\0';
   const double value = strtod(weight, &end);
   RETURN_IF(end == weight || end[strspn(end, " \t")] != '\0' || !(value >= 0 && value < 1e30),
-            NEAP_BAD_FORMAT, "%s: line %lld: '%.60s' is no weight; a number of 0 or more is needed", r->path,
-            (long long)r->line, weight);
+            NEAP_BAD_FORMAT, "%s: line %lld: '%.60s' is not a weight; it must be a number of 0 or more",
+            r->path, (long long)r->line, weight);
   const int64_t class = find_class(r, line);
   RETURN_IF(class < 0, NEAP_BAD_FORMAT, "%s: line %lld: the data have no class '%.60s'", r->path,
             (long long)r->line, line);
-  RETURN_IF(!isnan(r->weights[class]), NEAP_BAD_FORMAT, "%s: line %lld: class '%.60s' is there twice",
+  RETURN_IF(!isnan(r->weights[class]), NEAP_BAD_FORMAT, "%s: line %lld: class '%.60s' is given twice",
             r->path, (long long)r->line, line);
   r->weights[class] = (float)value;
   return NEAP_OK;
@@ -86,11 +86,11 @@ static neap_status check_whole(const struct reading *r) {
   for (int64_t c = 0; c < r->classes; c++) {
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)c);
-    RETURN_IF(isnan(r->weights[c]), NEAP_BAD_FORMAT, "%s: has no weight of class '%s'", r->path,
+    RETURN_IF(isnan(r->weights[c]), NEAP_BAD_FORMAT, "%s: has no weight for class '%s'", r->path,
               r->names != NULL ? r->names[c] : number);
     any = any || r->weights[c] > 0;
   }
-  RETURN_IF(!any, NEAP_BAD_FORMAT, "%s: all weights are 0; at least one must be more", r->path);
+  RETURN_IF(!any, NEAP_BAD_FORMAT, "%s: all weights are 0; at least one must be above 0", r->path);
   return NEAP_OK;
 }
 
@@ -106,8 +106,8 @@ neap_status class_weights_read(const char *path, const char *const *names, int64
   for (ssize_t length; status == NEAP_OK && (length = getline(&line, &size, file)) >= 0;) {
     r.line++;
     if (strlen(line) != (size_t)length)
-      status =
-          neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has a byte 0, and is no text", path, (long long)r.line);
+      status = neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has a zero byte, so the file is not text", path,
+                         (long long)r.line);
     else
       status = take_line(&r, line);
   }
@@ -124,7 +124,7 @@ neap_status class_weights_make(const char *asked, const struct source *source, i
                                struct region *region, float **weights) {
   const int field = source_find_field(source, task_rows[source->kind].label);
   RETURN_IF(field < 0 || source->fields[field].dtype != NEAP_I32, NEAP_INVALID_ARGUMENT,
-            "class weights %s: the labels of %s are no classes", asked, source->name);
+            "class weights %s: the labels of %s are not classes", asked, source->name);
   *weights = region_alloc(region, (size_t)classes, sizeof **weights);
   RETURN_IF_NULL(*weights);
   if (strcmp(asked, "balanced") == 0) return balance(source, field, classes, *weights);

@@ -7,7 +7,7 @@ neap_status confusion_create(int64_t classes, int64_t batch, struct confusion *c
   int64_t cells, logits;
   RETURN_IF(__builtin_mul_overflow(classes, classes, &cells) ||
                 __builtin_mul_overflow(classes, batch, &logits),
-            NEAP_TOO_LARGE, "%lld classes are too many to count their confusions", (long long)classes);
+            NEAP_TOO_LARGE, "confusions: %lld classes are too many to count", (long long)classes);
   c->counts = region_alloc(&c->region, (size_t)cells, sizeof *c->counts);
   c->logits = region_alloc(&c->region, (size_t)logits, sizeof *c->logits);
   RETURN_IF(c->counts == NULL || c->logits == NULL, NEAP_OUT_OF_MEMORY,
@@ -18,7 +18,7 @@ neap_status confusion_create(int64_t classes, int64_t batch, struct confusion *c
 
 void confusion_free(struct confusion *c) { region_free(&c->region); }
 
-/* The class of the largest logit, of equals the first. */
+/* Returns the class of the largest logit; the first among equals. */
 static int64_t answer(const float *logits, int64_t classes) {
   int64_t best = 0;
   for (int64_t k = 1; k < classes; k++)

@@ -16,12 +16,12 @@ struct confusion {
 neap_status confusion_create(int64_t classes, int64_t batch, struct confusion *confusion);
 void confusion_free(struct confusion *confusion);
 
-/* Adds a batch whose logits [batch, classes] the session has just computed. Labels that are none of the
- * classes do not count. Logits that do not fit into the session's memory end the counting: classes is 0. */
+/* Adds a batch whose logits [batch, classes] the session has just computed. Labels outside the classes do not
+ * count. If logits do not fit into the session's memory, counting ends: classes becomes 0. */
 neap_status confusion_add(struct confusion *confusion, const neap_session *session, const int32_t *labels,
                           int64_t batch);
 
-/* Puts what was counted into the result, which owns it from then on. */
+/* Moves the counts into the result, which then owns them. */
 neap_status confusion_give(struct confusion *confusion, const struct source *source, neap_evaluation *result);
 
 #endif

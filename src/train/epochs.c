@@ -10,7 +10,7 @@
 
 #include "base/vector.h"
 
-/* 0: the name is not that of a file that was kept. */
+/* Returns the epoch of a kept file's name; 0 for other names. */
 static int64_t epoch_of(const char *name) {
   int64_t epoch;
   int length = 0;

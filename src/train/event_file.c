@@ -25,7 +25,7 @@ static uint32_t masked_crc(const void *bytes, size_t count) {
   return (crc >> 15 | crc << 17) + 0xA282EAD8;
 }
 
-/* A message of Protocol Buffers as it grows. */
+/* A growing message of Protocol Buffers. */
 struct message {
   unsigned char bytes[1024];
   size_t count;
@@ -55,7 +55,7 @@ static void put_bytes(struct message *m, unsigned field, const void *bytes, size
   put(m, bytes, count);
 }
 
-/* Event.wall_time and Event.step. */
+/* Writes Event.wall_time and Event.step. */
 static void begin_event(struct message *event, int64_t step) {
   struct timespec now = {0};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -66,7 +66,7 @@ static void begin_event(struct message *event, int64_t step) {
   put_varint(event, (uint64_t)step);
 }
 
-/* To the system record by record: of a process that is killed only the last one may be lost. */
+/* Passes each record to the system, so that a killed process loses at most the last one. */
 static neap_status write_event(struct event_file *events, const struct message *event) {
   const uint64_t length = event->count;
   const uint32_t of_length = masked_crc(&length, sizeof length), of_data = masked_crc(event->bytes, length);
@@ -81,7 +81,7 @@ static neap_status write_event(struct event_file *events, const struct message *
 
 /* ---- A file ---- */
 
-/* A name that no other file has: of the second, the machine and the process. */
+/* Creates a file with a name that no other file has: of the second, the machine and the process. */
 static neap_status create(const char *folder, struct region *region, struct event_file *events) {
   char machine[65] = "";
   if (gethostname(machine, sizeof machine - 1) != 0 || strchr(machine, '/') != NULL)
@@ -98,11 +98,11 @@ static neap_status create(const char *folder, struct region *region, struct even
     RETURN_IF_NULL(events->file);
     return NEAP_OK;
   }
-  return neap_fail(NEAP_IO_FAILED, "%s: is there already, as are 999 others", events->path);
+  return neap_fail(NEAP_IO_FAILED, "%s: exists already, as do 999 others", events->path);
 }
 
-/* Event.file_version; where a run goes on, Event.session_log with the status START, which makes void what
- * follows its step in other files. */
+/* Writes Event.file_version and, for a resumed run, Event.session_log with the status START, which
+ * invalidates later steps in other files. */
 static neap_status write_head(struct event_file *events, int64_t resumed_step) {
   static const char version[] = "brain.Event:2";
   static const unsigned char start[] = {1 << 3 | VARINT, 1};
@@ -127,7 +127,7 @@ neap_status event_file_open(const char *folder, int64_t resumed_step, struct reg
   return write_head(events, resumed_step);
 }
 
-/* Summary.value, of a Value with tag and simple_value. */
+/* Writes Summary.value, of a Value with tag and simple_value. */
 static void put_scalar(struct message *summary, const char *tag, double number) {
   struct message value = {.count = 0};
   const float single = (float)number;

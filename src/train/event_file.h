@@ -1,4 +1,4 @@
-/* Event files of TensorBoard: a folder gets a new one for each process that trains. A record is its length
+/* Event files of TensorBoard: each process that trains adds a file to the folder. A record is its length
  * (u64), the masked CRC-32C of that, an Event message of Protocol Buffers, and the masked CRC-32C of it; all
  * little-endian. */
 #ifndef NEAP_TRAIN_EVENT_FILE_H
@@ -17,15 +17,15 @@ struct event_file {
 /* CRC-32C (Castagnoli: polynomial 0x1EDC6F41, reflected). */
 uint32_t crc32c(const void *bytes, size_t count);
 
-/* Begins a file in `folder`, which is made where it is missing; NULL: none is kept. A `resumed_step` of 0 or
- * more says that what other files there have of later steps is void. The region owns the path.
- * NEAP_IO_FAILED: it cannot be written. */
+/* Begins a file in `folder`, which is made if it is missing; NULL: none is kept. A `resumed_step` of 0 or
+ * more invalidates later steps in other files there. The region owns the path. NEAP_IO_FAILED: writing
+ * failed. */
 neap_status event_file_open(const char *folder, int64_t resumed_step, struct region *region,
                             struct event_file *events);
 
 /* Writes a step's numbers as scalars: loss/train, loss/test, accuracy/train, accuracy/test, mae/test,
- * rmse/test, r2/test, bits_per_byte/test, learning_rate, seconds, gradient_norm, loss_scale; those that there
- * are. */
+ * rmse/test, r2/test, bits_per_byte/test, learning_rate, seconds, gradient_norm, loss_scale; only those that
+ * exist. */
 neap_status event_file_write(struct event_file *events, const neap_train_progress *progress);
 
 neap_status event_file_close(struct event_file *events);

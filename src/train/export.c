@@ -1,4 +1,4 @@
-/* A trained model as a file of others: ONNX, adapters of peft, or a language model. */
+/* Exports a trained model: ONNX, adapters of peft, or a language model. */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -55,14 +55,14 @@ static neap_status read_encoding(struct exporting *x) {
   return encoding_read(path, &x->region, &x->encoding);
 }
 
-/* Whether the whole language model is written: it was asked for, or a GGUF file is and not that of adapters,
- * or there is no run. */
+/* Returns true if all of the language model is written: if asked for; if a GGUF file is and not that of
+ * adapters; or if there is no run. */
 static bool is_merged(const neap_export_options *o) {
   const bool no_run = o->weights == NULL && o->checkpoint == NULL;
   return o->merge || (!o->adapters && (export_is_gguf(o->out) || no_run));
 }
 
-/* What the run's data gave the model; where the checkpoint does not say it the data are asked. */
+/* Finds what the run's data set in the model; if the checkpoint does not have it the data are read. */
 static neap_status settle(struct exporting *x) {
   const neap_export_options *o = x->options;
   struct loader data = {0};
@@ -96,7 +96,7 @@ static neap_status build(const struct exporting *x, const neap_model_options *sh
   return status;
 }
 
-/* The graph, and where the model can be of any batch that for one record more. */
+/* Builds the graph and, if the model takes any batch, the graph for one more record. */
 static neap_status build_both(struct exporting *x) {
   neap_model_options more = x->shape;
   TRY(build(x, &x->shape, &x->graph));
@@ -107,7 +107,7 @@ static neap_status build_both(struct exporting *x) {
 
 /* ---- The file ---- */
 
-/* Of a run with adapters: a session that predicts has what they are beside, too. */
+/* Opens a run with adapters: a session that predicts has the weights that they adapt too. */
 static neap_status open_whole(struct exporting *x) {
   const neap_export_options *o = x->options;
   neap_session_options session = x->session;
@@ -129,7 +129,7 @@ static neap_status read_from_session(const neap_session *session, const char *na
     TRY(neap_session_variable(session, i, &variable));
     if (strcmp(variable.name, name) == 0) return neap_session_read(session, i, values);
   }
-  return neap_fail(NEAP_INTERNAL, "export: there is no variable '%s'", name);
+  return neap_fail(NEAP_INTERNAL, "export: variable '%s' does not exist", name);
 }
 
 static neap_status read_weight(void *context, const char *name, int64_t elements, float *values) {
@@ -157,7 +157,7 @@ static neap_status as_floats(struct exporting *x, int64_t count, const double *m
   return NEAP_OK;
 }
 
-/* Images come as bytes, numbers as they are in the data. */
+/* Adds normalisation: images come as bytes, numbers in the units of the data. */
 static neap_status normalise(struct exporting *x, struct export_task *task) {
   const struct encoding *e = &x->encoding;
   if (!x->encoded) return NEAP_OK;
@@ -175,8 +175,8 @@ static bool ends_with(const char *text, const char *end) {
   return length >= of && strcmp(text + length - of, end) == 0;
 }
 
-/* What the adapters go with: the weights that the run began with, of a folder of transformers that folder; or
- * the model by its name. */
+/* Finds the base of the adapters: the weights that the run began with (for a folder of transformers, the
+ * folder), or the model by its name. */
 static neap_status find_base(struct exporting *x, const char **base) {
   static const char *const files[] = {"/model.safetensors", "/model.safetensors.index.json"};
   struct base_weights weights;
@@ -205,7 +205,7 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   return status;
 }
 
-/* A language model of others, with what was trained. */
+/* Writes a language model of others, with the trained weights. */
 static neap_status write_language(struct exporting *x, neap_export_result *result) {
   const struct encoding *e = &x->encoding;
   struct language_run from = {.options = x->options,
@@ -222,15 +222,16 @@ static neap_status write_language(struct exporting *x, neap_export_result *resul
 static neap_status check_options(const neap_export_options *o) {
   const bool run = o->weights != NULL || o->checkpoint != NULL;
   RETURN_IF(o->model == NULL || o->out == NULL || (!run && model_language_path(o->model) == NULL),
-            NEAP_INVALID_ARGUMENT, "an export needs a model, weights or a checkpoint, and a file to write");
+            NEAP_INVALID_ARGUMENT, "export: give a model, weights or a checkpoint, and a file to write");
   RETURN_IF(o->merge && o->adapters, NEAP_INVALID_ARGUMENT,
-            "merged adapters are part of the model; give --merge or --adapter");
+            "export: merged adapters are part of the model; give --merge or --adapter");
   RETURN_IF(!run && o->adapters, NEAP_INVALID_ARGUMENT, "%s: is a model without adapters; name a run",
             o->model);
   RETURN_IF(!run && ends_with(o->out, ".onnx"), NEAP_INVALID_ARGUMENT,
-            "%s: a network of ONNX is written of a run; name one, or a folder or FILE.gguf to write", o->out);
+            "%s: only a run can be written to an ONNX file; name one, or write a folder or FILE.gguf",
+            o->out);
   RETURN_IF(o->type != NULL && !is_merged(o), NEAP_INVALID_ARGUMENT,
-            "type '%s': is of a whole language model; give --merge, too", o->type);
+            "type '%s': only applies to a complete language model; give --merge too", o->type);
   return NEAP_OK;
 }
 

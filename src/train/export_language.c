@@ -18,7 +18,7 @@ struct merging {
   struct weight_files first; /* where the run began with other weights than the model's own */
 };
 
-/* Reads the tensor that the weights of a run, or those that it began with, have for a variable. */
+/* Reads a variable's tensor from the weights of a run, or from those that it began with. */
 static neap_status take(const struct safetensors *file, int32_t index, int rank, const int64_t *dims,
                         float *data) {
   const struct safetensors_tensor *t = &file->tensors[index];
@@ -29,7 +29,7 @@ static neap_status take(const struct safetensors *file, int32_t index, int rank,
   return safetensors_read(file, index, data);
 }
 
-/* A part of the adapter beside `weight`; -1: none exists. */
+/* Finds a part of the adapter of `weight`; -1: none exists. */
 static int32_t find_adapter(const struct safetensors *file, const char *weight, const char *part) {
   static const char ending[] = ".weight";
   char name[512];
@@ -54,7 +54,7 @@ static neap_status add_adapter(const struct merging *m, const char *name, const 
   const neap_session_options *o = m->run->session;
   const int32_t a = find_adapter(file, name, "lora_A"), b = find_adapter(file, name, "lora_B");
   const int64_t rank = o->lora;
-  RETURN_IF(b < 0, NEAP_BAD_FORMAT, "%s: has a part of the adapter of '%s' alone", file->path, name);
+  RETURN_IF(b < 0, NEAP_BAD_FORMAT, "%s: only has a part of the adapter of '%s'", file->path, name);
   float *parts = calloc((size_t)(rank * (dims[0] + dims[1])), sizeof *parts);
   RETURN_IF(parts == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for an adapter", file->path);
   float *of_b = parts + rank * dims[1];
@@ -92,7 +92,7 @@ static neap_status find_type(const char *name, bool gguf, neap_dtype *type) {
   const struct written_type *row = gguf ? gguf_types : folder_types;
   while (name != NULL && row->name != NULL && strcmp(row->name, name) != 0) row++;
   *type = row->type;
-  RETURN_IF(row->name == NULL, NEAP_INVALID_ARGUMENT, "type '%s': weights are not written so; a %s", name,
+  RETURN_IF(row->name == NULL, NEAP_INVALID_ARGUMENT, "type '%s': weights cannot have it; a %s", name,
             gguf ? "GGUF file has f16, f32, bf16 or q8_0" : "folder has f32, bf16 or f16");
   return NEAP_OK;
 }
@@ -107,8 +107,8 @@ static neap_status write(struct merging *m, int64_t *tensors) {
                                  .labels = m->run->labels};
   const bool gguf = export_is_gguf(o->out);
   RETURN_IF(from.base == NULL, NEAP_INVALID_ARGUMENT,
-            "%s: is no language model of a folder or GGUF file; what can be merged and written as one is a "
-            "run of such a model",
+            "%s: is not a language model from a folder or GGUF file; only a run of such a model can be "
+            "merged and written as one",
             o->model);
   TRY(find_type(o->type, gguf, &from.dtype));
   if (o->checkpoint != NULL) TRY(base_weights_read(o->checkpoint, &m->region, &m->base));

@@ -21,11 +21,11 @@ static neap_status make_folder(const char *folder, bool *made) {
   return NEAP_OK;
 }
 
-/* Returns whether a process lives on this machine. */
+/* Returns true if the process lives on this machine. */
 static bool lives(long process) { return kill((pid_t)process, 0) == 0 || errno == EPERM; }
 
-/* Names the process that wrote its number into the lock, and says whether it lives. One that has ended leaves
- * a lock that is still held where it runs on another machine, or a process that it started holds it. */
+/* Fails with the number of the process that the lock names, and says whether it lives. A lock can still be
+ * held after that process ended, if it ran on another machine or a process that it started holds it. */
 static neap_status fail_held(const struct folder_lock *lock, int file) {
   char text[24] = "";
   const ssize_t length = pread(file, text, sizeof text - 1, 0);
@@ -43,7 +43,8 @@ static neap_status fail_held(const struct folder_lock *lock, int file) {
                    lock->folder, process, lock->path);
 }
 
-/* A holder that ends removes the file: what was locked may have been removed. */
+/* Returns true if the file still has this path: a holder that ends removes it, so a removed file may have
+ * been locked. */
 static bool is_at(int file, const char *path) {
   struct stat ours, there;
   return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_dev == there.st_dev &&
@@ -73,7 +74,8 @@ static neap_status take(struct folder_lock *lock) {
     }
     close(file);
   }
-  return neap_fail(NEAP_IO_FAILED, "%s: other runs come and go there", lock->folder);
+  return neap_fail(NEAP_IO_FAILED, "%s: other runs begin and end there all the time; name another folder",
+                   lock->folder);
 }
 
 neap_status folder_hold(const char *folder, struct region *region, struct folder_lock *lock) {

@@ -6,20 +6,20 @@
 #include "base/status.h"
 
 struct folder_lock {
-  const char *folder, *path; /* of the file `lock` in it; NULL: nothing is held */
+  const char *folder, *path; /* of the file `lock` in it; NULL: not held */
   int file;
-  bool made; /* the folder was not there before */
+  bool made; /* the folder did not exist before */
 };
 
-/* Makes the folder where it is missing and holds it until folder_release or the end of the process, however
- * that comes. NEAP_IO_FAILED: it cannot be written, or another process holds it, which the message names.
- * Where the file system has no locks nothing is held. The region keeps what the lock needs. */
+/* Makes the folder if it is missing and holds it until folder_release or any end of the process.
+ * NEAP_IO_FAILED: it cannot be written, or another process holds it, which the message names. On a file
+ * system without locks nothing is held. The region owns the lock's data. */
 neap_status folder_hold(const char *folder, struct region *region, struct folder_lock *lock);
 
-/* Lets go, and removes a folder that was made and stayed empty. A zeroed lock is nothing to let go. */
+/* Releases the folder, and removes it if it was made and stayed empty. Does nothing for a zeroed lock. */
 void folder_release(struct folder_lock *lock);
 
-/* Whether two paths lead to one folder. */
+/* Returns true if two paths lead to one folder. */
 bool folder_is_same(const char *one, const char *other);
 
 #endif

@@ -1,4 +1,4 @@
-/* Text from a language model: token by token, from logits that a session decodes. */
+/* Generates text with a language model: token by token, from logits that a session decodes. */
 #include "train/generation.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
 
-/* ---- What is there to go on from ---- */
+/* ---- The model and its tokenizer ---- */
 
 static neap_status read_tokenizer(struct generation *g) {
   const neap_generate_options *o = g->options;
@@ -33,7 +33,7 @@ static neap_status read_tokenizer(struct generation *g) {
   return NEAP_OK;
 }
 
-/* The model as it was trained, for one sequence. */
+/* Sets the shape of the trained model for one sequence. */
 static neap_status settle_shape(struct generation *g) {
   const neap_generate_options *o = g->options;
   const int64_t size = tokenizer_size(g->tokenizer);
@@ -45,7 +45,7 @@ static neap_status settle_shape(struct generation *g) {
   if (g->shape.classes == 0) g->shape.classes = size;
   if (g->shape.length == 0) g->shape.length = usual.length;
   RETURN_IF(g->shape.classes < size, NEAP_INVALID_ARGUMENT,
-            "the tokenizer has %lld tokens, but the model a vocabulary of %lld", (long long)size,
+            "the tokenizer has %lld tokens, but the model's vocabulary only %lld", (long long)size,
             (long long)g->shape.classes);
   return NEAP_OK;
 }
@@ -66,7 +66,7 @@ static neap_status load_weights(struct generation *g) {
   return session_need_finite(g->session, path);
 }
 
-/* The weights of a model's file stay in its types; those of a run are as its settings say. */
+/* Sets the session: weights of a model's file keep its types; those of a run follow its settings. */
 static neap_status settle_session(struct generation *g, neap_session_options *session) {
   const neap_generate_options *o = g->options;
   *session = o->session;
@@ -96,12 +96,12 @@ neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *sma
 
 /* ---- Tokens ---- */
 
-/* Whether the session can read a token again: it keeps what earlier ones left by their places. */
+/* Returns true if the session can read a token again: it keeps earlier ones by their positions. */
 static bool has_places(const struct generation *g) {
   return neap_session_input(g->session, "position") != NULL;
 }
 
-/* Begins a recurrent state anew. */
+/* Restarts a recurrent state. */
 static neap_status forget(struct generation *g) {
   const int32_t count = neap_session_variable_count(g->session);
   float *data, *allocated;
@@ -118,7 +118,7 @@ static neap_status forget(struct generation *g) {
   return status;
 }
 
-/* The last one is read again where nothing is new: its logits are gone. */
+/* If nothing is new the last token is read again, as its logits are gone. */
 neap_status generation_feed(struct generation *g, const int32_t *ids, size_t count) {
   size_t same = 0;
   while (same < g->read && same + 1 < count && g->ids.data[same] == ids[same]) same++;
@@ -143,14 +143,14 @@ static neap_status decode(struct generation *g) {
   return NEAP_OK;
 }
 
-/* The most likely first; of equal ones the lower id. */
+/* Compares candidates: the most likely first, then the lower id. */
 static int compare_candidates(const void *a, const void *b) {
   const struct candidate *x = a, *y = b;
   if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* A number in [0, 1), with 53 bits, a function of seed and place. */
+/* Returns a number in [0, 1), with 53 bits, that depends on seed and place. */
 static double draw(uint64_t seed, size_t place) {
   static const uint64_t stream = 0x67656E6572617465; /* apart from those of training */
   uint32_t word[4];
@@ -158,7 +158,8 @@ static double draw(uint64_t seed, size_t place) {
   return (double)(((uint64_t)word[0] << 32 | word[1]) >> 11) * 0x1p-53;
 }
 
-/* One of the first `count` candidates by the softmax of logits / temperature, whose largest is `largest`. */
+/* Samples one of the first `count` candidates by the softmax of logits / temperature; the largest logit is
+ * `largest`. */
 static int32_t sample(const struct generation *g, int64_t count, float largest, double u) {
   const double temperature = g->options->temperature;
   double sum = 0, before = 0;
@@ -196,7 +197,7 @@ static neap_status choose(const struct generation *g, int32_t *id) {
 
 /* ---- Text ---- */
 
-/* How many of the last bytes are a character that is not whole yet. */
+/* Returns how many of the last bytes are an incomplete character. */
 static size_t open_bytes(const char *bytes, size_t length) {
   for (size_t back = 1; back < UTF8_MAX_BYTES && back <= length; back++) {
     const unsigned char c = (unsigned char)bytes[length - back];
@@ -207,7 +208,7 @@ static size_t open_bytes(const char *bytes, size_t length) {
   return 0;
 }
 
-/* How many of the last bytes may be the beginning of the text that ends an answer. */
+/* Returns how many of the last bytes may begin the text that ends an answer. */
 static size_t ending_bytes(const struct generation *g) {
   const size_t whole = g->end_text != NULL ? strlen(g->end_text) : 0;
   for (size_t length = whole > 0 ? whole - 1 : 0; length > 0; length--)
@@ -216,7 +217,7 @@ static size_t ending_bytes(const struct generation *g) {
   return 0;
 }
 
-/* Drops the text that ends an answer, and what follows it. */
+/* Removes the text that ends an answer, and all after it. */
 static void find_end(struct generation *g) {
   const size_t length = g->end_text != NULL ? strlen(g->end_text) : 0;
   for (size_t i = 0; length > 0 && i + length <= g->text.count && !g->ended; i++)
@@ -226,7 +227,7 @@ static void find_end(struct generation *g) {
     }
 }
 
-/* Gives out what has been made, but for the last `kept` bytes. */
+/* Passes on the new text, except for the last `kept` bytes. */
 static neap_status give_out(struct generation *g, size_t kept) {
   const size_t length = g->text.count - kept;
   if (length == 0) return NEAP_OK;
@@ -244,9 +245,8 @@ static neap_status append(struct generation *g, const char *bytes, size_t length
   return NEAP_OK;
 }
 
-/* What a tokenizer of others makes of a token depends on those before it: all that were made are decoded
- * again. A text that ends with what means a broken character waits for the rest of it, unless it is the
- * last. */
+/* Decodes all new tokens again, as with a tokenizer of others a token's text depends on those before it. A
+ * text that ends with the sign for a broken character waits for the rest, unless it is the last. */
 static neap_status append_decoded(struct generation *g, bool last) {
   static const char broken[] = "\xEF\xBF\xBD";
   const size_t end = sizeof broken - 1;
@@ -272,7 +272,7 @@ static neap_status append_token(struct generation *g) {
   return status;
 }
 
-/* The text of the token that was made last. */
+/* Adds the text of the last token. */
 static neap_status add_text(struct generation *g) {
   const bool whole = g->tokenizer->kind == TOKENIZER_PIPELINE;
   TRY(whole ? append_decoded(g, false) : append_token(g));
@@ -282,7 +282,7 @@ static neap_status add_text(struct generation *g) {
   return give_out(g, open > ending ? open : ending);
 }
 
-/* What was kept back. */
+/* Adds the text that was held back. */
 static neap_status add_rest(struct generation *g) {
   if (!g->ended && g->tokenizer->kind == TOKENIZER_PIPELINE) {
     TRY(append_decoded(g, true));
@@ -331,12 +331,13 @@ neap_status generation_make(struct generation *g, int64_t tokens, double *second
 /* ---- Opening ---- */
 
 static neap_status check_options(const neap_generate_options *o) {
-  RETURN_IF(o->model == NULL || (o->folder == NULL && !neap_model_is_file(o->model) &&
-                                 (o->weights == NULL || o->tokenizer == NULL)),
-            NEAP_INVALID_ARGUMENT,
-            "text needs a model, weights and a tokenizer, the folder of a checkpoint, or a model of a file");
+  RETURN_IF(
+      o->model == NULL || (o->folder == NULL && !neap_model_is_file(o->model) &&
+                           (o->weights == NULL || o->tokenizer == NULL)),
+      NEAP_INVALID_ARGUMENT,
+      "generate: give a model, weights and a tokenizer, the folder of a checkpoint, or a model of a file");
   RETURN_IF(o->tokens < 0 || o->top_k < 0, NEAP_INVALID_ARGUMENT,
-            "tokens and top_k must not be negative (got %lld and %lld)", (long long)o->tokens,
+            "generate: tokens and top_k must not be negative (got %lld and %lld)", (long long)o->tokens,
             (long long)o->top_k);
   RETURN_IF(!(o->temperature >= 0 && o->temperature < INFINITY), NEAP_INVALID_ARGUMENT,
             "temperature must be 0 or more (got %g); 0 picks the most likely token", o->temperature);
@@ -361,7 +362,7 @@ void generation_close(struct generation *g) {
 
 /* ---- From one prompt ---- */
 
-/* A text without a beginning begins with the end of a line, or if none exists with token 0. */
+/* Begins an empty text with the end of a line or, if it has no token, with token 0. */
 static neap_status begin_empty(const struct generation *g, struct token_ids *ids) {
   const struct text line = {.bytes = "\n", .length = 1, .name = "prompt"};
   const neap_status status = tokenizer_encode(g->tokenizer, &line, ids);
@@ -379,16 +380,16 @@ static neap_status encode_prompt(const struct generation *g, struct token_ids *i
   return ids->count == 0 ? begin_empty(g, ids) : NEAP_OK;
 }
 
-/* As many tokens as are asked for or have places: the last one that is made is read by nobody. */
+/* Sets the length: the tokens asked for, or the model's positions. The last token is not read. */
 static neap_status settle_length(const struct generation *g, int64_t prompt, int64_t *most) {
   const int64_t tokens = g->options->tokens;
   int64_t places;
   TRY(generation_places(g, &places));
   RETURN_IF(places > 0 && prompt > places, NEAP_INVALID_ARGUMENT,
-            "the prompt has %lld tokens; the model has positions for %lld", (long long)prompt,
-            (long long)places);
+            "generate: the prompt has %lld tokens, but the model only has positions for %lld",
+            (long long)prompt, (long long)places);
   RETURN_IF(__builtin_add_overflow(prompt, tokens, most) || *most > INT32_MAX, NEAP_TOO_LARGE,
-            "%lld tokens after %lld are more than 2^31 - 1", (long long)tokens, (long long)prompt);
+            "generate: %lld tokens after %lld exceed 2^31 - 1", (long long)tokens, (long long)prompt);
   if (places > 0 && *most > places + 1) *most = places + 1;
   return NEAP_OK;
 }

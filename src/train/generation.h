@@ -24,13 +24,13 @@ struct generation {
   const neap_generate_options *options; /* borrowed */
   struct tokenizer *tokenizer;
   neap_session *session;
-  struct token_ids ids; /* those that were fed, then those that were made */
-  size_t made;          /* the first of ids that the last generation_make made */
-  bool ended;           /* by a token or a text that ends an answer, not by the number of tokens */
-  /* What ends an answer besides the tokenizer's token for the end; to be set by whoever opened it. */
+  struct token_ids ids; /* those that were fed, then those that were generated */
+  size_t made;          /* the first of ids that the last generation_make added */
+  bool ended;           /* by a token or a text that ends an answer, not by the limit on tokens */
+  /* Signals that end an answer besides the tokenizer's end token; set by the caller of generation_open. */
   int32_t end_token;          /* -1: none */
-  const char *end_text;       /* which is not given out; NULL: none; borrowed */
-  int (*stop)(void *context); /* of options; asked before each token; not 0: stop, with NEAP_INTERRUPTED */
+  const char *end_text;       /* not passed on; NULL: none; borrowed */
+  int (*stop)(void *context); /* of options; called before each token; not 0: stop, with NEAP_INTERRUPTED */
   /* Private. */
   struct region region;
   neap_model_options shape;
@@ -38,31 +38,31 @@ struct generation {
   size_t read;                  /* of ids: those that the session has read */
   float *logits;                /* [shape.classes] */
   struct candidate *candidates; /* [choices] */
-  int64_t choices;              /* ids that may be made: from 0 on */
-  size_t decoded;               /* bytes of what was made that were given out, of a tokenizer of others */
-  VECTOR(char) text;            /* what was made and not given out */
+  int64_t choices;              /* ids that may be generated: from 0 on */
+  size_t decoded;               /* bytes of generated text that were passed on, for a tokenizer of others */
+  VECTOR(char) text;            /* text that was generated and not passed on */
 };
 
-/* Checks the options, of which prompt and tokens do not matter, and reads the tokenizer. Whatever the status:
- * close with generation_close. */
+/* Checks the options, except prompt and tokens, and reads the tokenizer. Close with generation_close,
+ * whatever the status. */
 neap_status generation_open(struct generation *g, const neap_generate_options *options);
 void generation_close(struct generation *g);
 
-/* How many tokens the model can tell apart by their places; 0: any number. */
+/* Gives the number of tokens that the model has positions for; 0: any number. */
 neap_status generation_places(const struct generation *g, int64_t *places);
 
-/* Makes the session with room for `tokens`, of which the last is made and not read. NEAP_OVER_BUDGET:
- * `*smallest_budget` would do. */
+/* Makes the session with room for `tokens`; the last one is generated and not read. NEAP_OVER_BUDGET:
+ * `*smallest_budget` is enough. */
 neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *smallest_budget);
 
-/* Makes ids [count], 1 or more and fewer than there is room for, the text so far, in place of what was fed
- * and made. What it has in common with that, from the beginning on, is not read again; a recurrent state,
- * which has no way back, begins anew where the text is not a continuation. Reads nothing yet. */
+/* Replaces the text so far, fed and generated, by ids [count], 1 or more and fewer than there is room for.
+ * Their common beginning is not read again; a recurrent state, which cannot go back, restarts unless the new
+ * text is a continuation. Reads nothing yet. */
 neap_status generation_feed(struct generation *g, const int32_t *ids, size_t count);
 
-/* Reads what is new and makes up to `tokens` tokens, for which there must be room, with the text going to
- * options.text. `*seconds`: for both. NEAP_INTERRUPTED: it was stopped; what was made is in ids. After this
- * and NEAP_OK it can be fed again. */
+/* Reads the new ids and generates up to `tokens` tokens, for which there must be room; the text goes to
+ * options.text. `*seconds`: for both. NEAP_INTERRUPTED: it was stopped; the generated tokens are in ids.
+ * After this and NEAP_OK more can be fed. */
 neap_status generation_make(struct generation *g, int64_t tokens, double *seconds);
 
 #endif

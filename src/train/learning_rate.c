@@ -31,7 +31,7 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
   return NEAP_OK;
 }
 
-/* From 1 after the warm-up to 0 at the run's end. */
+/* Returns 1 after the warm-up, falling to 0 at the run's end. */
 static double cosine_at(const struct learning_rate *rate, int64_t step) {
   const double first = rate->old_cosine ? 0 : rate->warmup_steps;
   if ((double)step <= first) return 1;

@@ -9,7 +9,7 @@
 
 json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* The step of a line; 0 for one that is cut short, at the end of the file. */
+/* Gives the step of a line; 0 for one that is cut short, at the end of the file. */
 static neap_status step_of_line(const char *path, int64_t number, const char *line, size_t length,
                                 int64_t *step) {
   *step = 0;
@@ -19,12 +19,12 @@ static neap_status step_of_line(const char *path, int64_t number, const char *li
   const bool valid = json_is_integer(value) && json_integer_value(value) > 0;
   *step = json_integer_value(value);
   json_decref(object);
-  RETURN_IF(!valid, NEAP_BAD_FORMAT, "%s: line %lld is no line of metrics; name another file", path,
+  RETURN_IF(!valid, NEAP_BAD_FORMAT, "%s: line %lld is not a line of metrics; name another file", path,
             (long long)number);
   return NEAP_OK;
 }
 
-/* Where the lines up to `resumed_step` end. */
+/* Finds the end of the lines up to `resumed_step`. */
 static neap_status find_end(FILE *file, const char *path, int64_t resumed_step, off_t *end) {
   neap_status status = NEAP_OK;
   char *line = NULL;
@@ -43,7 +43,7 @@ done:
   return status;
 }
 
-/* Leaves the lines up to `resumed_step`, and the file at their end. */
+/* Cuts the file after the lines up to `resumed_step`, and goes to its end. */
 static neap_status cut(FILE *file, const char *path, int64_t resumed_step) {
   off_t end;
   TRY(find_end(file, path, resumed_step, &end));
@@ -56,7 +56,7 @@ neap_status metrics_check_new(const char *path) {
   struct stat status;
   if (path == NULL || stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return NEAP_OK;
   RETURN_IF(status.st_size > 0, NEAP_INVALID_ARGUMENT,
-            "%s: holds something already; name another file for the metrics, or replace it (--force)", path);
+            "%s: is not empty; name another file for the metrics, or replace it (--force)", path);
   return NEAP_OK;
 }
 

@@ -6,7 +6,7 @@
 
 static const struct task_texts texts = {model_tokenizer, model_chat_template, model_labels};
 
-/* Whether weights that were made for sequences of `length` serve shorter ones, too. */
+/* Finds out whether weights for sequences of `length` also serve shorter ones. */
 static neap_status find_any_length(const char *model, int64_t length, bool *any) {
   int64_t of_longest, of_shortest;
   *any = false;
@@ -34,7 +34,7 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   task.width = usual.image[0];
   task.chat.packed = choice->pack != NEAP_PACK_OFF && task.kind == TASK_TOKENS && model_packs(model);
   RETURN_IF(choice->pack == NEAP_PACK_ON && !task.chat.packed, NEAP_INVALID_ARGUMENT,
-            "--pack on: model '%s' has no rows of several conversations; leave it out", model);
+            "--pack on: model '%s' cannot have several conversations in a row; leave it out", model);
   const bool of_texts = task.kind == TASK_TOKENS || model_language_path(model) != NULL;
   if (of_texts && !choice->one_length) TRY(find_any_length(model, task.length, &task.any_length));
   TRY(model_pixels(model, &task.pixels));
@@ -47,7 +47,7 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
                              : loader_open(loader, choice->name, &task);
 }
 
-/* Whether the model can learn from the data. */
+/* Fails unless the model can learn from the data. */
 static neap_status check_kind(const char *model, enum task_kind kind, const char *name,
                               const struct source *source) {
   const char *learns = task_rows[kind].learns, *has = task_rows[source->kind].learns;
@@ -71,7 +71,7 @@ static neap_status check_kind(const char *model, enum task_kind kind, const char
   return NEAP_OK;
 }
 
-/* The shape of images, or the width of rows of numbers. */
+/* Sets the shape of images, or the width of rows of numbers. */
 static neap_status settle_input(const char *name, const neap_model_options *asked,
                                 const struct source *source, neap_model_options *shape) {
   const int input = source_find_field(source, task_rows[source->kind].input);
@@ -86,7 +86,7 @@ static neap_status settle_input(const char *name, const neap_model_options *aske
   return NEAP_OK;
 }
 
-/* Labels that are real numbers are values, not classes. */
+/* Returns true if labels are real numbers: values, not classes. */
 static bool has_values(const struct source *source) {
   const int label = source_find_field(source, task_rows[source->kind].label);
   return label >= 0 && source->fields[label].dtype == NEAP_F32;
@@ -117,7 +117,8 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   if (length == 0) TRY(settle_input(name, asked, source, shape));
   shape->regression = has_values(source);
   RETURN_IF(shape->regression && (asked->classes > 0 || asked->smoothing > 0), NEAP_INVALID_ARGUMENT,
-            "%s has values as labels: there are neither --classes nor --label-smoothing", name);
+            "%s has values as labels, for which --classes and --label-smoothing do nothing; leave them out",
+            name);
   RETURN_IF(asked->classes > 0 && asked->classes < shape->classes, NEAP_INVALID_ARGUMENT,
             "%lld classes are asked for, but %s has %lld", (long long)asked->classes, name,
             (long long)shape->classes);

@@ -1,28 +1,26 @@
-/* What a model and a data set agree on. */
+/* Fits a model and a data set to each other. */
 #ifndef NEAP_TRAIN_MODEL_DATA_H
 #define NEAP_TRAIN_MODEL_DATA_H
 
 #include "data/loader.h"
 
-/* Data, and the model that they are for. */
+/* The data, and the model that they are for. */
 struct data_choice {
   const char *model, *name;
-  const neap_model_options *shape; /* that is asked for */
+  const neap_model_options *shape; /* that was asked for */
   int threads;                     /* that fill batches */
-  const struct encoding
-      *encoding;               /* of the run that the model comes from, to predict by it; NULL: it learns */
-  const neap_data_source *own; /* the caller's, in place of `name`; NULL: that */
+  const struct encoding *encoding; /* of the run of the model, to predict with; NULL: it learns */
+  const neap_data_source *own;     /* the caller's, instead of `name`; NULL: `name` */
   struct task_chat chat;
   neap_pack pack;  /* of conversations */
-  bool one_length; /* all records have one length, also where the model could take shorter ones as they are */
+  bool one_length; /* all records get one length, even if the model could take shorter ones */
 };
 
-/* Opens data for a model; data that are drawn are drawn as the shape asks, or else as the model usually takes
- * them. Free with loader_close, whatever the status. */
+/* Opens data for a model. Synthetic data have the shape asked for, or else the model's usual one. Free with
+ * loader_close, whatever the status. */
 neap_status open_data(const struct data_choice *choice, struct loader *loader);
 
-/* The shape that the model gets: images are those of the data; classes too, or more where they are asked for.
- */
+/* Sets the model's shape: images are those of the data; so are classes, or more if asked for. */
 neap_status settle_shape(const char *model, const char *name, const neap_model_options *asked,
                          const struct loader *loader, neap_model_options *shape);
 

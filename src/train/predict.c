@@ -1,4 +1,5 @@
-/* A trained model over data: its outputs as a file of NumPy, or with names and probabilities as text. */
+/* Predicts data with a trained model: writes its outputs as a file of NumPy, or as text with names and
+ * probabilities. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static const char *output_name(const struct prediction *p) {
   return p->shape.regression ? "prediction" : "logits";
 }
 
-/* Weights and encoding of a checkpoint; older ones have no encoding. */
+/* Opens weights and encoding of a checkpoint; older ones have no encoding. */
 static neap_status open_checkpoint(struct prediction *p, const struct encoding **encoding) {
   const neap_predict_options *o = p->options;
   struct checkpoint state = {0};
@@ -63,7 +64,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   return NEAP_OK;
 }
 
-/* What a model of images that no run has trained knows of them. */
+/* Describes the images of a model that no run has trained. */
 static neap_status describe_images(struct prediction *p, const neap_model_options *usual,
                                    const struct task_labels *labels, const struct encoding **encoding) {
   struct task_pixels pixels;
@@ -80,7 +81,7 @@ static neap_status describe_images(struct prediction *p, const neap_model_option
   return NEAP_OK;
 }
 
-/* What a language model that no run has trained knows of texts: its tokens and its classes. */
+/* Describes the texts of a language model that no run has trained: its tokens and its classes. */
 static neap_status describe_model(struct prediction *p, const struct encoding **encoding) {
   const neap_predict_options *o = p->options;
   neap_model_options usual;
@@ -122,7 +123,7 @@ static neap_status open_all(struct prediction *p) {
   RETURN_IF(o->model == NULL || (o->weights == NULL && o->checkpoint == NULL && !own) || o->data == NULL ||
                 o->out == NULL,
             NEAP_INVALID_ARGUMENT,
-            "a prediction needs a model, weights or a checkpoint, data and a file to write");
+            "predict: give a model, weights or a checkpoint, data and a file to write");
   p->asked = o->shape;
   TRY(open_checkpoint(p, &encoding));
   TRY(describe_model(p, &encoding));
@@ -140,7 +141,7 @@ static neap_status open_all(struct prediction *p) {
   TRY(neap_model_build(o->model, &p->shape, &p->graph));
   p->split = o->training_records ? SPLIT_TRAIN : SPLIT_TEST;
   p->count = p->data.source.records[p->split];
-  RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT, "%s: has no records of that part", o->data);
+  RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT, "%s: has no records in that part", o->data);
   p->batch = neap_graph_batch(p->graph);
   neap_session_options session = o->session;
   session.predict = true;
@@ -151,7 +152,7 @@ static neap_status open_all(struct prediction *p) {
   TRY(load_weights(p));
   TRY(neap_session_output(p->session, output_name(p), &p->output, NULL));
   RETURN_IF(p->output.rank < 1 || p->output.dims[0] != p->batch, NEAP_UNSUPPORTED,
-            "output '%s' has no place for each record", p->output.name);
+            "output '%s' must have a place for each record of the batch", p->output.name);
   TRY(loader_divide(&p->data, &(struct division){.batch = p->batch, .micro = p->batch}));
   TRY(loader_list_inputs(&p->data, p->graph, session.byte_input.name != NULL, inputs, &input_count));
   TRY(loader_prepare(&p->data, inputs, input_count));
@@ -164,7 +165,8 @@ static neap_status open_all(struct prediction *p) {
   return NEAP_OK;
 }
 
-/* The header of NumPy's format 1.0: a dictionary, padded so that the data begin at a multiple of 64 bytes. */
+/* Writes the header of NumPy's format 1.0: a dictionary, padded so that the data begin at a multiple of 64
+ * bytes. */
 static bool write_header(FILE *file, const struct prediction *p) {
   char text[256];
   int length = snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ",",
@@ -180,7 +182,7 @@ static bool write_header(FILE *file, const struct prediction *p) {
   return ferror(file) == 0;
 }
 
-/* Of how many records the largest value is that of the label, where the output has one for each class. */
+/* Counts the records whose largest value is that of the label, if the output has one for each class. */
 static int64_t count_right(const struct prediction *p, int64_t count) {
   int64_t right = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -193,14 +195,14 @@ static int64_t count_right(const struct prediction *p, int64_t count) {
   return right;
 }
 
-/* The records from `first` on; `*count`: how many these are. */
+/* Predicts the records from `first` on; `*count`: their number. */
 static neap_status predict_batch(struct prediction *p, int64_t first, int64_t *count) {
   TRY(loader_fill_at(&p->data, p->split, 0, first, count));
   TRY(neap_session_predict(p->session));
   return neap_session_output(p->session, p->output.name, NULL, p->values);
 }
 
-/* Values in the units of the data. */
+/* Converts values to the units of the data. */
 static void restore_values(const struct prediction *p, int64_t count) {
   const struct source *source = &p->data.source;
   const struct scale *scale = &source->scales[source_find_field(source, task_rows[source->kind].label)];
@@ -221,7 +223,7 @@ static bool write_batch(struct prediction *p, FILE *file, int64_t first, int64_t
   return ferror(file) == 0;
 }
 
-/* Batch by batch: what is held is one of them. */
+/* Writes batch by batch; only one is in memory. */
 static bool write_values(FILE *file, const void *context) {
   struct prediction *p = *(struct prediction *const *)context;
   const bool values = p->shape.regression, by_class = p->output.rank == 2 &&

@@ -14,14 +14,14 @@ struct name {
   char text[32];
 };
 
-/* That of a class, or its number. */
+/* Returns the name of a class, or its number. */
 static const char *class_name(const struct source *source, int64_t class, struct name *number) {
   if (source->class_names != NULL && class < source->classes) return source->class_names[class];
   snprintf(number->text, sizeof number->text, "%lld", (long long)class);
   return number->text;
 }
 
-/* Records without a name have their number, from 1. */
+/* Returns the name of a record, or its number, from 1. */
 static const char *record_name(const struct source *source, enum split split, int64_t record,
                                struct name *number) {
   if (source->record_name != NULL) return source->record_name(source, split, record);
@@ -29,7 +29,7 @@ static const char *record_name(const struct source *source, enum split split, in
   return number->text;
 }
 
-/* The class with the largest logit, and exp of the logits less it, summed up. */
+/* Returns the class with the largest logit, and the sum of exp of the logits less it. */
 static int64_t best_class(const float *logits, int64_t classes, double *sum) {
   int64_t best = 0;
   *sum = 0;

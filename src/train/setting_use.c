@@ -1,4 +1,4 @@
-/* Whether a setting does something beside the others. */
+/* Checks whether a setting has an effect together with the others. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static neap_status text_of(const neap_setting *s, const neap_train_options *opti
   return status == NEAP_TOO_LARGE ? NEAP_OK : status; /* what is cut is a value all the same */
 }
 
-/* Whether the field has another value than where nothing is given. */
+/* Finds out whether the field differs from its value if nothing is given. */
 static neap_status is_set(const neap_setting *s, const neap_train_options *options, bool *set) {
   const neap_train_options usual = neap_train_options_usual();
   char is[TEXT_LIMIT], was[TEXT_LIMIT];
@@ -22,7 +22,7 @@ static neap_status is_set(const neap_setting *s, const neap_train_options *optio
   return NEAP_OK;
 }
 
-/* Whether `text` is one of "a,b,c", which ends at `end`. */
+/* Returns true if `text` is one of "a,b,c", which ends at `end`. */
 static bool is_among(const char *text, const char *words, const char *end) {
   for (const char *at = words; at < end; at++) {
     const size_t length = strcspn(at, ",|");
@@ -32,21 +32,21 @@ static bool is_among(const char *text, const char *words, const char *end) {
   return false;
 }
 
-/* One alternative of `with`: "name" or "name=a,b,c", up to `end`. */
+/* Finds out whether one alternative of `with` holds: "name" or "name=a,b,c", up to `end`. */
 static neap_status holds(const char *alternative, const char *end, const neap_train_options *options,
                          bool *held) {
   char name[64], text[TEXT_LIMIT];
   const size_t length = strcspn(alternative, "=|");
   snprintf(name, sizeof name, "%.*s", (int)length, alternative);
   const int32_t row = neap_setting_find(name);
-  RETURN_IF(row < 0, NEAP_INTERNAL, "there is no setting '%s'", name);
+  RETURN_IF(row < 0, NEAP_INTERNAL, "setting '%s' does not exist", name);
   if (alternative[length] != '=') return is_set(&setting_rows[row], options, held);
   TRY(text_of(&setting_rows[row], options, text));
   *held = is_among(text, alternative + length + 1, end);
   return NEAP_OK;
 }
 
-/* "--optimizer adamw, adam or lion", of every alternative, with "or" between them. */
+/* Writes "--optimizer adamw, adam or lion" for every alternative, with "or" between them. */
 static void describe(const char *with, char *text, size_t size) {
   size_t at = 0;
 #define PUT(...) at += at < size ? (size_t)snprintf(text + at, size - at, __VA_ARGS__) : 0
@@ -66,7 +66,7 @@ static void describe(const char *with, char *text, size_t size) {
 #undef PUT
 }
 
-/* One of the alternatives has to hold. */
+/* Fails unless one of the alternatives holds. */
 static neap_status check_alternatives(const neap_setting *s, const char *with,
                                       const neap_train_options *options) {
   char wanted[MESSAGE_LIMIT] = "";
@@ -107,8 +107,8 @@ static neap_status check_beside(const neap_setting *s, const neap_train_options 
     if (!set) continue;
     RETURN_IF(i == 1, NEAP_INVALID_ARGUMENT, "--%s and --%s: give one of them", s->name, other->name);
     TRY(text_of(other, options, text));
-    return neap_fail(NEAP_INVALID_ARGUMENT, "--%s does nothing beside --%s %.200s", s->name, other->name,
-                     text);
+    return neap_fail(NEAP_INVALID_ARGUMENT, "--%s does nothing together with --%s %.200s", s->name,
+                     other->name, text);
   }
   return NEAP_OK;
 }
@@ -139,13 +139,14 @@ static neap_status check_model(const neap_setting *s, const neap_train_options *
     at += (size_t)snprintf(wanted + at, sizeof wanted - at, "%s%s", at > 0 ? " or " : "", kinds[i].name);
   }
   return neap_fail(NEAP_INVALID_ARGUMENT,
-                   "--%s does nothing with %s, which learns from %s: it is for models of %s", s->name,
-                   options->model, kinds[kind].name, wanted);
+                   "--%s does nothing with %s, which learns from %s: it only applies to models of %s",
+                   s->name, options->model, kinds[kind].name, wanted);
 }
 
 neap_status neap_setting_check_use(const neap_setting *setting, const neap_train_options *options) {
   bool set;
-  RETURN_IF(setting == NULL || options == NULL, NEAP_INVALID_ARGUMENT, "a setting and options are needed");
+  RETURN_IF(setting == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_setting_check_use: setting or options are NULL");
   TRY(is_set(setting, options, &set));
   if (!set) return NEAP_OK;
   TRY(check_beside(setting, options));

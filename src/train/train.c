@@ -20,9 +20,9 @@
 /* ---- The run --------------------------------------------------------------------------------------------
  */
 
-/* What the process took up to the end of the first step, if there is one, beyond the session's own bytes:
- * code, stacks, heaps; and what the system's count of resident pages may be behind, which it brings up to
- * date every 64 pages (proc(5), VmRSS). */
+/* Measures the memory of the process up to the end of the first step, if there is one, beyond the session's
+ * own bytes: code, stacks, heaps; and the possible lag of the system's count of resident pages, which is
+ * updated every 64 pages (proc(5), VmRSS). */
 static void measure_overhead(struct training *t) {
   neap_memory memory;
   neap_session_memory(t->session, &memory);
@@ -32,7 +32,7 @@ static void measure_overhead(struct training *t) {
   t->overhead = resident > own ? resident - own + behind : behind;
 }
 
-/* Takes off what was read and waited for so far, or adds it. */
+/* Subtracts the bytes read and the time waited so far, or adds them. */
 static void count_reads(struct training *t, int sign) {
   neap_memory memory = {0};
   session_disk_use(t->session, &memory);
@@ -84,7 +84,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   return NEAP_OK;
 }
 
-/* What went wrong, and what there is to go on from. */
+/* Fails with the problem and the checkpoint from which the run can go on. */
 static neap_status fail_diverged(const struct training *t, const char *what) {
   char kept[300] = "";
   if (t->options->out != NULL && t->saved_step >= 0)
@@ -95,15 +95,16 @@ static neap_status fail_diverged(const struct training *t, const char *what) {
                    (long long)t->state.step, what, kept, t->rate.base);
 }
 
-/* A step can have a finite loss and leave weights that are not: they may neither replace a checkpoint nor be
- * the end of a run that went well. */
+/* Checks the weights. A step with a finite loss can leave weights that are not finite: they must neither
+ * replace a checkpoint nor end a run successfully. */
 static neap_status check_weights(const struct training *t) {
   bool finite;
   TRY(checkpoint_weights_are_finite(t->session, &finite));
   return finite ? NEAP_OK : fail_diverged(t, "the weights are not finite");
 }
 
-/* The last of the checkpoints' weights, where an epoch has ended; a new run begins without any. */
+/* Keeps the weights of the last checkpoint at the end of an epoch; a new run first removes those of
+ * others. */
 static neap_status keep_epoch(struct training *t) {
   const neap_train_options *o = t->options;
   if (t->state.step == 0) epochs_forget(o->out);
@@ -111,7 +112,8 @@ static neap_status keep_epoch(struct training *t) {
   return epochs_keep(o->out, t->state.weights, t->state.epoch, o->keep_epochs, t->session);
 }
 
-/* The metrics first: they may be ahead of the checkpoint, which cuts them on resuming, but never behind. */
+/* Saves a checkpoint, after the metrics: these may be ahead of it, and are then cut on resuming, but never
+ * behind. */
 static neap_status save(struct training *t) {
   if (t->saved_step == t->state.step || session_is_torn(t->session)) return NEAP_OK;
   TRY(check_weights(t));
@@ -122,7 +124,7 @@ static neap_status save(struct training *t) {
   return t->options->out != NULL ? keep_epoch(t) : NEAP_OK;
 }
 
-/* A failure that has nothing to do with the run's state does not cost what was trained. */
+/* Saves a checkpoint after a failure that does not affect the run's state, so that no training is lost. */
 static neap_status end_with_checkpoint(struct training *t, neap_status failure) {
   struct ending ending;
   if (t->options->out == NULL || training_ranks(t) > 1)
@@ -135,7 +137,7 @@ static neap_status end_with_checkpoint(struct training *t, neap_status failure) 
                    (long long)t->state.step);
 }
 
-/* The checkpoint is that of the last whole step. */
+/* Ends the run with a checkpoint of the last complete step. */
 static neap_status end_on_request(struct training *t, const char *where) {
   TRY(save(t));
   return neap_fail(NEAP_INTERRUPTED, "stopped on request %s step %lld of %lld", where,
@@ -166,7 +168,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
   return reason == STOP_ASKED ? end_on_request(t, "after") : NEAP_OK;
 }
 
-/* Ends the run of all processes where one is short of memory. */
+/* Ends the run of all processes if one is short of memory. */
 static neap_status watch_memory(struct training *t) {
   struct ending ending;
   enum ending_reason reason;
@@ -179,8 +181,8 @@ static neap_status watch_memory(struct training *t) {
                                   : neap_fail(NEAP_OVER_BUDGET, "another process is short of memory");
 }
 
-/* Does once before step 1 whatever comes later, so that what the process takes for it is seen in the first
- * step, and a folder that cannot be written is found before the work and not after. */
+/* Does once, before step 1, all that comes later. So the first step shows its memory, and a folder that
+ * cannot be written is found before the work. */
 static neap_status warm_up(struct training *t) {
   char digest[65];
   neap_step_result unused;
@@ -208,7 +210,7 @@ static void fill_techniques(struct training *t, neap_train_result *result) {
   snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
 }
 
-/* Labels that are values or tokens have no accuracy that tells which weights are best. */
+/* Returns true if labels are values or tokens, for which accuracy does not tell the best weights. */
 static bool best_by_loss(const struct training *t) {
   const enum task_kind kind = t->data.source.kind;
   return loader_has_values(&t->data) || kind == TASK_TOKENS || kind == TASK_MASKED || kind == TASK_PAIRS;
@@ -223,7 +225,7 @@ static void compare_to_best(struct training *t) {
     *best = (struct best){.step = t->state.step, .epoch = t->state.epoch, .by_loss = by_loss, .value = value};
 }
 
-/* Whether the last epochs brought nothing better. */
+/* Returns true if the last epochs brought no better evaluation. */
 static bool is_out_of_patience(const struct training *t) {
   const struct best *best = &t->state.best;
   return t->options->patience > 0 && best->step > 0 && t->state.epoch - best->epoch >= t->options->patience;
@@ -300,7 +302,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sorts the times in place: called once, at the end. */
+/* Returns the median; sorts the times in place, so it is called once, at the end. */
 static double median_seconds(struct training *t) {
   const int64_t timed = t->steps_here > UNTIMED_STEPS ? t->steps_here - UNTIMED_STEPS : 0;
   const int64_t count = timed < TIMED_STEPS ? timed : TIMED_STEPS;
@@ -309,14 +311,14 @@ static double median_seconds(struct training *t) {
   return (t->seconds[(count - 1) / 2] + t->seconds[count / 2]) / 2;
 }
 
-/* Of the epoch so far; -1: labels are values. */
+/* Returns the accuracy of the epoch so far; -1: labels are values. */
 static double epoch_accuracy(const struct training *t) {
   if (loader_has_values(&t->data)) return -1;
   if (loader_length(&t->data) > 0 && t->counted > 0) return t->correct_here / t->counted;
   return (double)t->state.correct / (double)(t->state.images * loader_labels_each(&t->data, 0));
 }
 
-/* `ended`: how the run did. Processes have a digest together, where all have come to the end of it. */
+/* Fills the result; `ended`: the status of the run. Processes make a digest together if all have finished. */
 static neap_status fill_result(struct training *t, neap_status ended, neap_train_result *result) {
   const bool together = ended == NEAP_OK || ended == NEAP_INTERRUPTED || training_ranks(t) == 1;
   result->records = t->data.source.name != NULL ? task_rows[t->data.source.kind].records : NULL;
@@ -359,7 +361,7 @@ static neap_status fill_result(struct training *t, neap_status ended, neap_train
   return NEAP_OK;
 }
 
-/* What each process does by itself before anything is planned. */
+/* Prepares, in each process alone, before anything is planned. */
 static neap_status prepare(struct training *t) {
   TRY(training_check(t->options));
   TRY(training_claim(t));
@@ -391,7 +393,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   return training_check_process(t, result);
 }
 
-/* Own records go by the name of their source. */
+/* Names own records after their source. */
 static struct training training_of(const neap_train_options *options) {
   struct training t = {
       .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
@@ -458,7 +460,8 @@ static neap_status load_for_evaluation(struct training *t, const char *folder) {
 
 static neap_status run_evaluation(struct training *t, neap_train_result *unused, neap_evaluation *result) {
   const char *folder = t->options->resume;
-  RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT, "an evaluation needs a checkpoint: name its folder");
+  RETURN_IF(folder == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_evaluate: resume is NULL; give the folder of a checkpoint");
   TRY(training_check(t->options));
   TRY(training_open_data(t));
   t->own.keep_last = false; /* nothing is trained */

@@ -1,4 +1,4 @@
-/* What a run is, before its first step. */
+/* Prepares a run up to its first step. */
 #include "train/training.h"
 
 #include <stdio.h>
@@ -24,21 +24,21 @@
 
 neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || (options->data == NULL && options->source == NULL),
-            NEAP_INVALID_ARGUMENT, "a run needs a model and data");
+            NEAP_INVALID_ARGUMENT, "train: a model and data are needed");
   TRY(settings_check_run(options));
   RETURN_IF(options->steps > 0 && options->epochs > 0, NEAP_INVALID_ARGUMENT,
-            "%lld steps and %lld epochs are both asked for; give one of them", (long long)options->steps,
+            "train: got %lld steps and %lld epochs; give one of them", (long long)options->steps,
             (long long)options->epochs);
   RETURN_IF(options->resume != NULL && options->initial != NULL, NEAP_INVALID_ARGUMENT,
-            "weights to start from (%s) and a checkpoint to resume (%s) are both given; give one of them",
+            "train: got weights to start from (%s) and a checkpoint to resume (%s); give one of them",
             options->initial, options->resume);
   RETURN_IF(options->session.lora > 0 && options->allow & NEAP_ALLOW_SPARSE, NEAP_UNSUPPORTED,
-            "lora: adapters (--lora) do not go with sparse parameters (--allow sparse): what is frozen stays "
-            "dense");
+            "lora: adapters (--lora) cannot be combined with sparse parameters (--allow sparse): frozen "
+            "weights stay dense");
   return check_session_options(&options->session);
 }
 
-/* A share is one of what the whole, dense batch needs in f32. */
+/* Resolves a budget that is a share: of the need of the complete, dense batch in f32. */
 static neap_status settle_budget(struct training *t) {
   neap_session_options session = t->own.session;
   session.collective = NULL;
@@ -59,8 +59,8 @@ static const neap_combination *least_of(const neap_combination *list, int count)
   return least;
 }
 
-/* Takes the techniques that fit, where that is left open. Where none fits the combination that needs the
- * least memory is taken, and refused by its name. */
+/* Chooses techniques that fit, if that is left open. If none fits, takes the combination with the least
+ * memory, which is then refused by its name. */
 static neap_status choose_combination(struct training *t) {
   neap_combination list[NEAP_COMBINATIONS];
   neap_session_options session = t->own.session;
@@ -68,8 +68,8 @@ static neap_status choose_combination(struct training *t) {
   session.threads = t->threads;
   if (t->own.allow == 0) return NEAP_OK;
   RETURN_IF(training_ranks(t) > 1, NEAP_UNSUPPORTED,
-            "--allow: chooses techniques for one process; name them for several (--micro-batch, --precision, "
-            "--sparse)");
+            "--allow: only chooses techniques for one process; for several, name them (--micro-batch, "
+            "--precision, --sparse)");
   const neap_prefer prefer = session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
                              : t->own.allow_by_time            ? NEAP_PREFER_TIME
                                                                : NEAP_PREFER_FIDELITY;
@@ -84,20 +84,20 @@ static neap_status choose_combination(struct training *t) {
   return NEAP_OK;
 }
 
-/* The graph is a micro-batch's. */
+/* Sets the micro-batch, which is the batch of the graph. */
 static neap_status settle_micro_batch(struct training *t) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
   const int64_t ranks = training_ranks(t);
   RETURN_IF(t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
-            "a batch of %lld does not divide among %lld processes", (long long)t->batch, (long long)ranks);
+            "a batch of %lld cannot be divided among %lld processes", (long long)t->batch, (long long)ranks);
   t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch / ranks;
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
             "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
   RETURN_IF(t->batch / t->micro % ranks != 0, NEAP_INVALID_ARGUMENT,
-            "%lld micro-batches (a batch of %lld, --micro-batch %lld) do not divide among %lld processes",
+            "%lld micro-batches (a batch of %lld, --micro-batch %lld) cannot be divided among %lld processes",
             (long long)(t->batch / t->micro), (long long)t->batch, (long long)t->micro, (long long)ranks);
   if (t->micro == t->batch) return NEAP_OK;
   neap_graph_free(t->graph);
@@ -111,7 +111,7 @@ bool training_augments(const struct training *t) {
   return asked == NEAP_AUGMENT_ON || (asked == NEAP_AUGMENT_USUAL && !t->data.source.augment_asked);
 }
 
-/* A run that began before conversations shared rows goes on as it began. */
+/* Finds the packing; a run from before conversations shared rows goes on without. */
 static neap_status find_packing(const neap_train_options *o, neap_pack *pack) {
   bool has = true;
   *pack = o->pack;
@@ -140,8 +140,8 @@ neap_status training_open_data(struct training *t) {
                         : o->pack == NEAP_PACK_ON          ? "pack"
                                                            : NULL;
   RETURN_IF(of_chat != NULL && t->data.source.conversations == 0, NEAP_INVALID_ARGUMENT,
-            "--%s does nothing with the data of %s: it is for conversations, as chat:FILE has them", of_chat,
-            t->data.source.name);
+            "--%s does nothing with the data of %s: it only applies to conversations, such as chat:FILE",
+            of_chat, t->data.source.name);
   return NEAP_OK;
 }
 
@@ -150,8 +150,8 @@ static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;
   const enum task_kind of = t->data.source.kind;
   RETURN_IF(o->mixup > 0 && (t->shape.regression || of == TASK_PIXELS || of == TASK_TEXTS),
-            NEAP_INVALID_ARGUMENT, "--mixup: mixes records of numbers that have a class each; those of %s %s",
-            t->data.source.name,
+            NEAP_INVALID_ARGUMENT,
+            "--mixup: only mixes records of numbers with one class each; those of %s %s", t->data.source.name,
             t->shape.regression ? "have values"
             : of == TASK_TEXTS  ? "are texts"
                                 : "have a class for each pixel");
@@ -167,11 +167,11 @@ static neap_status divide_data(struct training *t) {
   const enum task_kind kind = t->data.source.kind;
   RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
                 (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS || kind == TASK_TEXTS),
-            NEAP_INVALID_ARGUMENT, "--augment on: nothing of %s is changed at random; leave it out", o->data);
+            NEAP_INVALID_ARGUMENT, "--augment on: nothing in %s is changed at random; leave it out", o->data);
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
-            "a batch of %lld, but %s has only %lld training records", (long long)t->batch, o->data,
+            "a batch of %lld is too large: %s only has %lld training records", (long long)t->batch, o->data,
             (long long)t->data.source.records[SPLIT_TRAIN]);
   struct field inputs[INPUT_LIMIT];
   int count;
@@ -179,7 +179,7 @@ static neap_status divide_data(struct training *t) {
   return loader_prepare(&t->data, inputs, count);
 }
 
-/* Frozen weights that are not those of the model's file lie in memory. */
+/* Keeps frozen weights in memory if they do not come from the model's file. */
 static neap_status settle_base(struct training *t) {
   const char *other = t->options->initial, *run = t->options->resume != NULL ? t->options->resume : other;
   neap_base_on_disk *where = &t->own.session.base_on_disk;
@@ -191,8 +191,8 @@ static neap_status settle_base(struct training *t) {
   if (base.given && base.path == NULL) return NEAP_OK;
   if (base.path != NULL) other = base.path;
   RETURN_IF(*where == NEAP_DISK_ALWAYS, NEAP_UNSUPPORTED,
-            "base-on-disk always: what is frozen is not what the model's file has, but comes from %s; with "
-            "auto or never it lies in memory",
+            "base-on-disk always: the frozen weights come from %s, not from the model's file; with auto or "
+            "never they are in memory",
             other != NULL ? other : run);
   *where = NEAP_DISK_NEVER;
   return NEAP_OK;
@@ -220,7 +220,7 @@ neap_status training_build(struct training *t) {
   const int64_t epochs = t->options->epochs > 0 ? t->options->epochs : 1;
   t->steps = t->options->steps;
   RETURN_IF(t->steps == 0 && __builtin_mul_overflow(epochs, t->epoch_steps, &t->steps), NEAP_TOO_LARGE,
-            "%lld epochs are more than 2^63 steps", (long long)epochs);
+            "%lld epochs exceed 2^63 steps", (long long)epochs);
   return learning_rate_create(t->options, t->steps, t->epoch_steps, &t->rate);
 }
 
@@ -244,11 +244,11 @@ int64_t training_rewire_every(const neap_train_options *o) {
   return o->rewire_every != 0 ? o->rewire_every : usual;
 }
 
-/* A run whose cosine begins after its warm-up. One that was begun before there was this setting goes on as it
- * began. */
+/* The setting of a run whose cosine begins after its warm-up; runs from before this setting go on without
+ * it. */
 #define COSINE_AFTER_WARMUP "cosine_after_warmup"
 
-/* The settings as the run has them, with all that was left open. */
+/* Returns the settings of the run, with all open ones decided. */
 static neap_train_options settled_options(const struct training *t) {
   neap_train_options o = *t->options;
   o.shape = t->shape;
@@ -278,7 +278,7 @@ static bool add_groups(json_t *settings, const neap_session_options *s) {
   return ok;
 }
 
-/* NULL where memory is out. */
+/* Returns NULL if memory is out. */
 static json_t *class_weights_json(const struct training *t) {
   json_t *list = json_array();
   for (int64_t c = 0; c < t->shape.classes; c++)
@@ -289,8 +289,8 @@ static json_t *class_weights_json(const struct training *t) {
   return list;
 }
 
-/* What follows from settings and data. What was not asked for leaves no trace: a checkpoint of before there
- * was such a thing stays what it was. */
+/* Adds settings that follow from others and from the data. Features that are not used add nothing, so that
+ * checkpoints from before they existed stay valid. */
 static bool add_derived(json_t *settings, const struct training *t) {
   const neap_train_options *o = t->options;
   json_t *derived = json_pack(
@@ -314,8 +314,8 @@ static bool add_derived(json_t *settings, const struct training *t) {
   return ok && add_groups(settings, &o->session);
 }
 
-/* All that the bits of the weights depend on. The budget, the planner and the folder of the data are not
- * among it; the length only where the learning rate depends on it. */
+/* Collects all that the bits of the weights depend on: not the budget, the planner or the folder of the data,
+ * and the length only if the learning rate depends on it. */
 neap_status training_settle(struct training *t) {
   TRY(model_digest(t->options->model, t->model_digest));
   const neap_train_options settled = settled_options(t);
@@ -323,24 +323,24 @@ neap_status training_settle(struct training *t) {
   RETURN_IF(t->settings == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the settings");
   TRY(settings_add_json(t->settings, &settled));
   RETURN_IF(!add_derived(t->settings, t), NEAP_INVALID_ARGUMENT,
-            "out of memory for the settings, or one of them is not UTF-8 or not finite");
+            "the settings cannot be saved: out of memory, or one is not UTF-8 or not finite");
   return NEAP_OK;
 }
 
-/* Where a budget for the process was kept so far; else its run ends. */
+/* Ends the run if it has exceeded a budget for the process. */
 neap_status training_check_process(const struct training *t, neap_train_result *result) {
   const uint64_t peak = memory_status_read().peak_resident_bytes, planning = t->process.planning,
                  most = peak > planning ? peak : planning, whole = t->options->session.process_budget;
   if (whole == 0 || most <= whole) return NEAP_OK;
   result->memory.budget = whole;
   result->smallest_budget = most + PROCESS_GROWTH;
-  return neap_fail(NEAP_OVER_BUDGET, "the process took %llu bytes %s, more than its budget of %llu",
+  return neap_fail(NEAP_OVER_BUDGET, "the process used %llu bytes %s, more than its budget of %llu",
                    (unsigned long long)most,
                    planning > peak ? "while it planned (a saved plan, --plan, needs less)" : "in a step",
                    (unsigned long long)whole);
 }
 
-/* The number of the session's graph for a bucket: that of the longest is the first. */
+/* Returns the number of the session's graph for a bucket; that of the longest is the first. */
 int training_graph(const struct training *t, int bucket) { return t->data.bucket_count - 1 - bucket; }
 
 static neap_status add_graphs(struct training *t) {
@@ -364,7 +364,7 @@ int training_part_graph(const struct training *t, int bucket, int64_t records) {
   return training_graph(t, bucket);
 }
 
-/* Of the micro-batches of a short last step, which have one or two sizes. */
+/* Adds graphs for the micro-batches of a short last step, which have one or two sizes. */
 static neap_status add_short_graphs(struct training *t) {
   const int64_t last = t->epoch_steps - 1;
   int sizes = 0;
@@ -374,18 +374,17 @@ static neap_status add_short_graphs(struct training *t) {
     neap_graph *graph;
     if (records == t->micro || (sizes > 0 && t->parts[sizes - 1].records == records)) continue;
     RETURN_IF(shards_all(&t->own.session), NEAP_UNSUPPORTED,
-              "--shard all: processes gather weights together, so that all have micro-batches of one size; "
-              "the last step of an epoch has one of %lld records: leave it out (--drop-last on)",
+              "--shard all: processes gather weights together, so all micro-batches must have one size; the "
+              "last step of an epoch has one of %lld records: leave it out (--drop-last on)",
               (long long)records);
     shape.batch = records;
     TRY(neap_model_build(t->options->model, &shape, &graph));
     const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
     neap_graph_free(graph);
-    RETURN_IF(
-        status == NEAP_OVER_BUDGET, status,
-        "the last step of an epoch, of %lld records, does not fit beside the rest; give more memory, or "
-        "leave it out (--drop-last on)",
-        (long long)records);
+    RETURN_IF(status == NEAP_OVER_BUDGET, status,
+              "the last step of an epoch, of %lld records, does not fit into the memory too; give more "
+              "memory, or leave it out (--drop-last on)",
+              (long long)records);
     if (status != NEAP_OK) return status;
     t->parts[sizes++].records = records;
   }
@@ -435,7 +434,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   return NEAP_OK;
 }
 
-/* What is there already gives way only where that is asked for. */
+/* Fails if a file or checkpoint exists already, unless it is to be replaced. */
 static neap_status check_places(const struct training *t) {
   const neap_train_options *o = t->options;
   int64_t step;
@@ -443,15 +442,14 @@ static neap_status check_places(const struct training *t) {
   if (o->out == NULL || o->replace || (o->resume != NULL && folder_is_same(o->out, o->resume)))
     return NEAP_OK;
   TRY(checkpoint_find_step(o->out, &step));
-  RETURN_IF(
-      step > 0, NEAP_INVALID_ARGUMENT,
-      "%s: holds the checkpoint of a run, of step %lld; go on with it (--resume), name another folder, or "
-      "replace it (--force)",
-      o->out, (long long)step);
+  RETURN_IF(step > 0, NEAP_INVALID_ARGUMENT,
+            "%s: holds the checkpoint of a run, at step %lld; go on with it (--resume), name another folder, "
+            "or replace it (--force)",
+            o->out, (long long)step);
   return NEAP_OK;
 }
 
-/* Before anything that takes long. */
+/* Holds the folder, before anything that takes long. */
 neap_status training_claim(struct training *t) {
   if (t->options->out != NULL) TRY(folder_hold(t->options->out, &t->region, &t->lock));
   t->state.command = t->options->command;
@@ -459,7 +457,7 @@ neap_status training_claim(struct training *t) {
   return check_places(t);
 }
 
-/* Before anything is planned: a checkpoint of another run is refused at once. */
+/* Reads the state before anything is planned, so that a checkpoint of another run is refused at once. */
 neap_status training_read_state(struct training *t) {
   const char *resume = t->options->resume;
   if (resume == NULL) return NEAP_OK;
@@ -472,7 +470,7 @@ neap_status training_read_state(struct training *t) {
   }
   TRY(checkpoint_read_state(resume, t->settings, &t->state));
   RETURN_IF(t->state.step > t->steps, NEAP_INVALID_ARGUMENT,
-            "%s: is at step %lld already; this run ends at step %lld", resume, (long long)t->state.step,
+            "%s: is already at step %lld; this run ends at step %lld", resume, (long long)t->state.step,
             (long long)t->steps);
   RETURN_IF(t->state.epoch != t->state.step / t->epoch_steps, NEAP_BAD_FORMAT,
             "%s: step %lld is not in epoch %lld", resume, (long long)t->state.step,
@@ -487,7 +485,7 @@ static bool has(const json_t *names, const json_t *name) {
   return false;
 }
 
-/* The first of `names` that `others` does not have; NULL: it has all. */
+/* Returns the first of `names` that `others` does not have; NULL: it has all. */
 static const char *first_missing(const json_t *names, const json_t *others) {
   const json_t *name;
   size_t i;
@@ -504,8 +502,8 @@ static neap_status add_missing(json_t *names, json_t *others) {
   return NEAP_OK;
 }
 
-/* A checkpoint may come from another machine, or from before an update. What it has stays in those that
- * follow: a run keeps the names of all that computed its steps. */
+/* Compares kernels, as a checkpoint may come from another machine, or from before an update. Later
+ * checkpoints keep its names: a run keeps the names of all kernels that computed its steps. */
 static neap_status compare_kernels(struct training *t) {
   json_t *before = NULL;
   TRY(checkpoint_read_kernels(t->options->resume, &before));
@@ -514,7 +512,7 @@ static neap_status compare_kernels(struct training *t) {
   const bool other = (was != NULL || is != NULL) && t->state.step < t->steps;
   if (other)
     t->other_kernels = was == NULL  ? region_format(&t->region, "%s is new", is)
-                       : is == NULL ? region_format(&t->region, "%s is used no more", was)
+                       : is == NULL ? region_format(&t->region, "%s is no longer used", was)
                                     : region_format(&t->region, "%s before, %s now", was, is);
   const neap_status status = add_missing(t->kernels, before);
   json_decref(before);
@@ -522,14 +520,14 @@ static neap_status compare_kernels(struct training *t) {
   return status;
 }
 
-/* Whether the files that were taken have all that is frozen: then checkpoints do without it. */
+/* Returns true if the loaded files have all frozen weights: then checkpoints leave them out. */
 static bool has_all_frozen(const struct training *t) {
   for (int32_t i = 0; i < t->initialisation.missing_count; i++)
     if (strstr(t->initialisation.missing[i], ".lora_") == NULL) return false;
   return t->initialisation.reshaped_count == 0;
 }
 
-/* The digest is for checkpoints alone. */
+/* Keeps the base; its digest is only for checkpoints. */
 static neap_status keep_base(struct training *t, const char *path) {
   if (t->options->session.lora == 0 || t->base.given) return NEAP_OK;
   if (path == NULL ? !neap_model_is_file(t->options->model) : !has_all_frozen(t)) return NEAP_OK;
@@ -540,7 +538,8 @@ static neap_status keep_base(struct training *t, const char *path) {
                       : base_weights_describe(path, t->options->initial_map, &t->region, &t->base);
 }
 
-/* The folder of a run means its weights, and where these are adapters for what they were beside, too. */
+/* Loads the first weights. The folder of a run means its weights and, if these are adapters, also the weights
+ * that they adapt. */
 static neap_status initialise(struct training *t) {
   const char *path = t->options->initial, *of_run = region_format(&t->region, "%s/state.json", path);
   struct checkpoint state = {0};
@@ -549,7 +548,7 @@ static neap_status initialise(struct training *t) {
     TRY(checkpoint_read_state(path, NULL, &state));
     TRY(base_weights_read(path, &t->region, &t->base));
     RETURN_IF(t->base.given && t->options->session.lora == 0, NEAP_INVALID_ARGUMENT,
-              "--init %s: holds adapters, for a run with the same --lora; this one has none", path);
+              "--init %s: holds adapters, for a run with the same --lora; this run has none", path);
     TRY(base_weights_load(&t->base, path, t->options->model, &t->shape, t->session));
     path = region_format(&t->region, "%s/%s", path, state.weights);
     RETURN_IF_NULL(path);

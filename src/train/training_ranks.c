@@ -30,13 +30,13 @@ neap_status training_agree(const struct training *t, const char *what, const jso
   return status;
 }
 
-/* ---- What each has for all ---- */
+/* ---- Data that each process has for all ---- */
 
 neap_status training_gather(const struct training *t, void *all, uint64_t bytes) {
   return training_ranks(t) == 1 ? NEAP_OK : collective_gather(collective_of(t), all, bytes);
 }
 
-/* Micro-batches of a step that each rank has at most. */
+/* Returns the most micro-batches of a step that a rank has. */
 static int32_t rounds_of(const struct training *t) {
   const int32_t count = training_ranks(t);
   return (t->data.micro_batches + count - 1) / count;
@@ -72,7 +72,7 @@ neap_status training_ending(const struct training *t, enum ending_reason own, en
   return status;
 }
 
-/* What a process tells of itself at the end. */
+/* A process's own report at the end. */
 struct own_report {
   uint64_t peak, sent;
   double share;

@@ -1,4 +1,4 @@
-/* A run: what it is made of. */
+/* The state of a run. */
 #ifndef NEAP_TRAIN_TRAINING_STATE_H
 #define NEAP_TRAIN_TRAINING_STATE_H
 
@@ -14,15 +14,15 @@
 #include "train/metrics.h"
 
 enum {
-  TIMED_STEPS = 4096, /* the median is over this number of steps, the last */
-  UNTIMED_STEPS = 2   /* the first steps warm caches */
+  TIMED_STEPS = 4096, /* the median is over at most the last this many steps */
+  UNTIMED_STEPS = 2   /* the first steps, which warm caches */
 };
 
 struct training {
-  char model_digest[65];             /* of its file; "": it is ready-made */
+  char model_digest[65];             /* of its file; "": a ready-made model */
   const neap_train_options *options; /* `own` */
-  neap_train_options own;            /* as they were given, with the combination that was chosen */
-  struct memory_watch watch;         /* where the budget is what was available */
+  neap_train_options own;            /* the given options, with the chosen combination */
+  struct memory_watch watch;         /* if the budget is what was available */
   struct loader data;
   neap_model_options shape;
   neap_graph *graph;
@@ -38,12 +38,12 @@ struct training {
   neap_initialisation initialisation;
   struct region region;
   struct folder_lock lock;
-  char combination[48]; /* the techniques that are taken, by name */
+  char combination[48]; /* the chosen techniques, by name */
   char refused[48];
-  /* the combination that needs the least memory, where none of those allowed fits; else "" */ /* of
+  /* the combination with the least memory, if none of the allowed ones fits; else "" */ /* of
                                                                                                   options->out
                                                                                                 */
-  struct base_weights base; /* what its checkpoints do without */
+  struct base_weights base; /* the weights that its checkpoints leave out */
   struct checkpoint state;
   struct part_result *part_results; /* of a step's micro-batches (train/training_ranks.h) */
   bool saves;                       /* checkpoints are written, by the first process */
@@ -55,7 +55,7 @@ struct training {
     int graph;
   } parts[2];         /* micro-batches of a short last step, which have graphs of their own; 0: none */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
-  double counted, correct_here; /* labels of the epoch that runs, in this process; right ones among them */
+  double counted, correct_here; /* labels of the current epoch, in this process; right ones among them */
   double test_loss;             /* -1: not evaluated here */
   double test_mae, test_rmse, test_r2; /* of values; mae -1: not evaluated, or there are classes */
   double *seconds;                     /* [TIMED_STEPS], a ring; NULL: no step has run */

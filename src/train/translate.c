@@ -1,13 +1,13 @@
-/* A trained model of pairs translates lines, by beam search.
+/* Translates lines with a trained model of pairs, by beam search.
  *
- * Lines whose sources come to one length, rounded up, are translated together, some at a time. Their sources
+ * Lines whose sources have one length, rounded up, are translated together, a number at a time. Their sources
  * are read once; then each prediction reads the last token of each hypothesis and gives the logits of the
- * next. What the model needs of the source and of earlier tokens lies in the session's memory, by hypothesis
- * (zoo_build_decoder): each step says which hypothesis of the step before a row goes on with.
+ * next. The source's and earlier tokens' states are in the session's memory, by hypothesis
+ * (zoo_build_decoder): each step says which hypothesis of the step before a row continues.
  *
- * A session is for sources of one length and for translations up to another one. Lines that go on beyond that
- * go on in the next session, which reads what they have so far again. All shapes follow from a line, the
- * options and the number of its tokens so far: which lines are next to it changes nothing. */
+ * A session is for sources of one length and for translations up to another length. Longer ones continue in
+ * the next session, which reads their tokens so far again. All shapes follow from a line, the options and the
+ * number of its tokens so far: the neighbours of a line change nothing. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,24 +63,25 @@ struct translation {
   struct beam_candidate *candidates; /* [together][2 width] */
 };
 
-/* ---- What is translated, and by what ---- */
+/* ---- The lines and the model ---- */
 
 static neap_status check_options(const neap_translate_options *o) {
   neap_model_options usual;
   enum task_kind kind;
   RETURN_IF(o->model == NULL || o->checkpoint == NULL || o->line == NULL, NEAP_INVALID_ARGUMENT,
-            "a translation needs a model, the folder of its checkpoint and a function that takes lines");
-  RETURN_IF(o->beam < 1 || o->beam > NEAP_MAX_BEAM, NEAP_INVALID_ARGUMENT, "a beam of %d: it must be 1 to %d",
-            o->beam, NEAP_MAX_BEAM);
-  RETURN_IF(!isfinite(o->length_penalty), NEAP_INVALID_ARGUMENT, "the length penalty must be finite");
+            "translate: give a model, the folder of its checkpoint and a function that takes lines");
+  RETURN_IF(o->beam < 1 || o->beam > NEAP_MAX_BEAM, NEAP_INVALID_ARGUMENT,
+            "translate: a beam of %d is not possible; it must be 1 to %d", o->beam, NEAP_MAX_BEAM);
+  RETURN_IF(!isfinite(o->length_penalty), NEAP_INVALID_ARGUMENT,
+            "translate: the length penalty must be finite");
   RETURN_IF(!(o->length_factor >= 0 && o->length_factor <= 1000) ||
                 !(o->length_offset >= 0 && o->length_offset <= 1e6),
             NEAP_INVALID_ARGUMENT,
-            "the longest translation must be 0 to 1000 times the source and 0 to 1000000 tokens");
+            "translate: the longest translation must be 0 to 1000 times the source and 0 to 1000000 tokens");
   RETURN_IF(o->session.threads < 0 || o->shape.batch < 0 || o->average < 0, NEAP_INVALID_ARGUMENT,
-            "threads, batch and average must not be negative");
+            "translate: threads, batch and average must not be negative");
   RETURN_IF(o->average > 0 && o->weights != NULL, NEAP_INVALID_ARGUMENT,
-            "a mean of %d and the weights %s are both asked for; give one of them", o->average, o->weights);
+            "translate: got a mean of %d and the weights %s; give one of them", o->average, o->weights);
   TRY(model_usual(o->model, &usual, &kind));
   RETURN_IF(kind != TASK_PAIRS, NEAP_INVALID_ARGUMENT,
             "model '%s' does not translate: it does not learn from pairs of sequences", o->model);
@@ -103,7 +104,7 @@ static neap_status find_weights(struct translation *t) {
   return NEAP_OK;
 }
 
-/* That of the checkpoint; where it has none, the one that is learned from the data again. */
+/* Finds the tokenizer: that of the checkpoint or, without one, the same learned from the data again. */
 static neap_status find_tokenizer(struct translation *t) {
   const neap_translate_options *o = t->options;
   const char *path = region_format(&t->region, "%s/" CHECKPOINT_TOKENIZER, o->checkpoint);
@@ -191,7 +192,8 @@ static void close_session(struct translation *t) {
   t->candidates = NULL;
 }
 
-/* For this many lines together. NEAP_OVER_BUDGET: `smallest`, where it is not NULL, says what one needs. */
+/* Opens a session for this many lines together. NEAP_OVER_BUDGET: `smallest`, unless NULL, says what one
+ * needs. */
 static neap_status try_session(struct translation *t, int64_t source, int64_t target, uint64_t *smallest) {
   neap_session_options session = t->options->session;
   session.predict = true;
@@ -205,7 +207,7 @@ static neap_status try_session(struct translation *t, int64_t source, int64_t ta
   return neap_session_create(t->graph, &session, smallest, &t->session);
 }
 
-/* Fewer lines together where the budget does not have room for more. */
+/* Opens a session, with fewer lines together if the budget has no room for more. */
 static neap_status open_session(struct translation *t, int64_t source, int64_t target) {
   neap_status status;
   t->together = t->options->shape.batch;
@@ -229,7 +231,7 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
   t->parent = neap_session_input(t->session, "parent");
   t->held = neap_session_input(t->session, "held");
   RETURN_IF(!t->source || !t->tokens || !t->position || (!t->parent && !t->held), NEAP_INTERNAL,
-            "model '%s' does not have its inputs", t->options->model);
+            "model '%s' does not have the inputs of a translation", t->options->model);
   neap_variable logits;
   TRY(neap_session_output(t->session, "logits", &logits, NULL));
   t->logits = malloc((size_t)logits.elements * sizeof *t->logits);
@@ -247,7 +249,7 @@ static void fill_source(const struct translation *t, int64_t place, const struct
     row[i] = i < count ? line->ids[i] : i == count ? t->rules.end : -1;
 }
 
-/* Row `row` reads `token` at time `time`, behind what row `parent` has read. */
+/* Makes row `row` read `token` at time `time`, after the tokens that row `parent` has read. */
 static void fill_row(const struct translation *t, int64_t row, int32_t token, int64_t parent, int64_t time) {
   const int64_t length = t->shape.length, rows = t->together * t->rules.width;
   t->tokens[row] = token;
@@ -258,8 +260,8 @@ static void fill_row(const struct translation *t, int64_t row, int32_t token, in
     held[i] = (int32_t)(i < time ? parent * length + i : i == time ? rows * length + row : -1);
 }
 
-/* The hypotheses of a line; rows without one read anything. Up to time `begun` they read the tokens that they
- * have; after it each goes on with a hypothesis of the step before. */
+/* Fills the hypotheses of a line; rows without one read anything. Up to time `begun` they read their existing
+ * tokens; after it each continues a hypothesis of the step before. */
 static void fill_hypotheses(const struct translation *t, int64_t place, const struct line *line, int64_t time,
                             int64_t begun) {
   const int64_t width = t->rules.width;
@@ -271,7 +273,7 @@ static void fill_hypotheses(const struct translation *t, int64_t place, const st
   }
 }
 
-/* Reads the tokens at a time. From `begun` on each of the lines gets one more. */
+/* Reads the tokens of a time. From `begun` on each of the lines gets one more. */
 static neap_status run_step(struct translation *t, struct line **lines, int64_t count, int64_t time,
                             int64_t begun) {
   const int64_t width = t->rules.width, values = width * t->rules.vocabulary;
@@ -312,8 +314,8 @@ static int64_t find_left(const struct translation *t, size_t first, size_t end) 
   return left;
 }
 
-/* Lines whose sources have one length. The sessions are for translations of twice their length, then for
- * twice as long ones, up to the longest that there may be. */
+/* Translates lines whose sources have one length, in sessions for translations of twice their length, then
+ * for twice as long ones, up to the longest that is allowed. */
 static neap_status translate_group(struct translation *t, size_t first, size_t end) {
   const neap_translate_options *o = t->options;
   const int64_t source = t->lines[first].length,
@@ -338,10 +340,10 @@ static neap_status translate_all(struct translation *t) {
   return NEAP_OK;
 }
 
-/* ---- What comes out ---- */
+/* ---- The translations ---- */
 
-/* Makes any bytes a line of UTF-8: what is none of it becomes U+FFFD, a control character a space. `clean`
- * has room for three times as many bytes, and the 0 at the end. */
+/* Makes one line of UTF-8 of any bytes: invalid ones become U+FFFD, a control character a space. `clean` has
+ * room for three times as many bytes, and the 0 at the end. */
 static void clean_line(const char *text, size_t length, char *clean) {
   static const char replacement[] = "\xef\xbf\xbd";
   for (size_t i = 0; i < length;) {
@@ -366,7 +368,7 @@ static neap_status give_line(struct translation *t, const struct line *line) {
   size_t length = 0;
   const bool blank = line->count == 0;
   RETURN_IF(!blank && beam->best_length < 0, NEAP_DIVERGED,
-            "line %zu has no translation: what the model gives is not finite", line->index + 1);
+            "line %zu has no translation: the model's output is not finite", line->index + 1);
   TRY(tokenizer_decode(t->tokenizer, beam->best, blank ? 0 : (size_t)beam->best_length, &text, &length));
   clean = malloc(3 * length + 1);
   if (clean != NULL) clean_line(text, length, clean);

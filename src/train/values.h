@@ -1,10 +1,10 @@
-/* How well values are predicted. */
+/* The errors of predicted values. */
 #ifndef NEAP_TRAIN_VALUES_H
 #define NEAP_TRAIN_VALUES_H
 
 #include <stdint.h>
 
-/* Sums over one value of each record and its predictions; zeros: of none. */
+/* Sums over one value of each record and its predictions; starts with zeros. */
 struct value_sums {
   double count, distance, squares; /* |prediction - value|, and its square */
   double first, sum, sum_squares;  /* of value - first */
@@ -12,8 +12,8 @@ struct value_sums {
 
 void values_add(struct value_sums *sums, double value, double prediction);
 
-/* Means over `each` values of a record, as scikit-learn takes them: of the mean absolute errors; of the roots
- * of the mean squared errors; of 1 less the squared error over that of the mean (R2), 0 where a value is
+/* Return means over `each` values of a record, as in scikit-learn: of the mean absolute errors; of the roots
+ * of the mean squared errors; of 1 less the squared error over that of the mean (R2), 0 for a value that is
  * always the same. */
 double values_mae(const struct value_sums *sums, int64_t each);
 double values_rmse(const struct value_sums *sums, int64_t each);

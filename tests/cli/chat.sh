@@ -70,7 +70,7 @@ expect 2 "$neap" train --resume early --steps 7 --pack on
 says "was made with pack"
 expect 0 "${run[@]}" --model char-lstm-1x16 --data lines.jsonl --steps 1
 expect 2 "${run[@]}" --model char-lstm-1x16 --data lines.jsonl --steps 1 --pack on
-says "--pack on: model 'char-lstm-1x16' has no rows of several conversations"
+says "--pack on: model 'char-lstm-1x16' cannot have several conversations in a row"
 expect 2 "${run[@]}" --data text:lines.jsonl --length 16 --steps 1 --pack on
 says "--pack does nothing"
 

@@ -65,7 +65,7 @@ says "has no chat template; name the one that it was trained with (--template NA
 expect 2 "$neap" chat llama --template chatlm <said
 says "there are chatml"
 expect 2 "$neap" chat text_run --template chatml --length 17 <said
-says "the model has places for 16"
+says "the model has positions for 16"
 expect 3 "$neap" chat llama --budget 1KiB <said
 quiet
 says "--budget"

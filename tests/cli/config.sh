@@ -69,7 +69,7 @@ bad() { # bad NAMED TEXT: a file of this text is refused
   says "bad.yaml:$1"
   quiet
 }
-bad "2: batch: is there twice, first in line 1" $'batch: 8\nbatch: 9\n'
+bad "2: batch: is given twice, first in line 1" $'batch: 8\nbatch: 9\n'
 bad "2: bathc: \`neap train\` has no such option; did you mean batch?" $'lr: 1\nbathc: 9\n'
 bad "1: config: \`neap train\` has no such option" 'config: other.yaml'
 bad "1: batch: has no value" 'batch:'

@@ -41,7 +41,7 @@ for way in "" "--schedule step"; do
   # shellcheck disable=SC2086
   expect 0 "${drawn[@]}" --epochs 1 $way --out fixed --force
   expect 2 "$neap" train --resume fixed --epochs 2
-  says "over its 5 steps"
+  says "depend on its 5 steps"
   says "--schedule constant"
   weights=$("$json_field" weights <fixed/state.json)
   says "--init fixed/$weights"

@@ -61,7 +61,7 @@ same "$("$json_field" step <piped/state.json)" 3 "the step of a run whose result
 # A finished run gives way only to --force.
 expect 2 "${run[@]}" --steps 1 --out run
 quiet
-says "run: holds the checkpoint of a run, of step 3"
+says "run: holds the checkpoint of a run, at step 3"
 says "--force"
 resumes "$weights" "a run that was not replaced"
 

@@ -63,7 +63,7 @@ expect 0 "${run[@]}" "${lora[@]}" --init base --lora-init peft --steps 1 --lr 1e
 expect 0 "$neap" evaluate back --json
 same "$(field test_loss)" "$loss" "the loss of adapters that came from a folder"
 expect 2 "${run[@]}" --lora 8 --lora-alpha 12 --lora-init peft --steps 1
-says "peft: has adapters of rank 4, this run of rank 8; give --lora 4"
+says "peft: has adapters of rank 4, but this run has rank 8; give --lora 4"
 expect 2 "${run[@]}" --lora 4 --lora-init peft --steps 1
 says "give --lora-alpha 12"
 expect 2 "${run[@]}" "${lora[@]}" --lora-layers all --lora-init peft --steps 1
@@ -104,7 +104,7 @@ expect 1 "$neap" evaluate whole
 says "the weights that whole began with have changed"
 rm "$base"
 expect 1 "$neap" train --resume part --steps 7
-says "part: holds adapters alone; what it began with cannot be read; put it back where it was"
+says "part: only holds adapters, and the weights that they began with cannot be read; put them back"
 cp kept "$base"
 expect 0 "$neap" evaluate whole
 
@@ -112,7 +112,7 @@ expect 0 "$neap" evaluate whole
 expect 2 "${run[@]}" --steps 1 --lora 4 --lora-layers gate_proj
 says "no linear layer that 'gate_proj' matches; its first linear weight is 'block1.qkv.weight'"
 expect 1 "${run[@]}" --steps 1 --lora 4 --sparse 0.5
-says "do not go with sparse parameters"
+says "cannot be combined with sparse parameters"
 expect 2 "${run[@]}" --steps 1 --lora-alpha 4
 says "--lora-alpha does nothing without --lora"
 expect 0 "$neap" plan --model llama-2x32x2x1 --length 16 --batch 4 --lora 4 --lora-layers all --budget max

@@ -23,7 +23,7 @@ for options in "--steps 4" "--epochs 1 --drop-last off --micro-batch 4" "--steps
   done
 done
 expect 1 "${run[@]}" --epochs 1 --drop-last off --micro-batch 4 --processes 2 --shard all
-says "all have micro-batches of one size"
+says "all micro-batches must have one size"
 
 # A run goes on with weights in shares, or whole.
 expect 0 "${run[@]}" --steps 6 --schedule constant --evaluate off --json

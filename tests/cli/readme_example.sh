@@ -36,7 +36,7 @@ sed 's/\.budget = 6 << 20/.budget = 1000/' example.c >small.c
 # shellcheck disable=SC2046
 expect 0 cc -std=c17 $flags small.c -o small $(pkg-config --static --cflags --libs neap)
 expect 1 ./small
-says "the smallest that can is"
+says "the smallest that can be met is"
 
 # The commands as the README and docs/c.md have them.
 mkdir examples

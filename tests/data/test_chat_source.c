@@ -472,7 +472,8 @@ static void test_refused(void **state) {
               "\"user\", \"content\": "
               "\"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n{\"text\": \"e\"}\n");
   expect_refused("", gemma, NEAP_UNSUPPORTED, "refused.jsonl: line 2: message 1: the chat template 'gemma'");
-  expect_refused("", unknown, NEAP_INVALID_ARGUMENT, "there is no such chat template; there are chatml");
+  expect_refused("", unknown, NEAP_INVALID_ARGUMENT,
+                 "this chat template does not exist; the names are chatml");
   expect_refused("", masked, NEAP_INVALID_ARGUMENT, "not models of masked tokens");
   expect_refused(",tokens=many", task, NEAP_INVALID_ARGUMENT, "tokens=many must be bytes");
   expect_refused(",holdout=2", task, NEAP_INVALID_ARGUMENT, "holdout must be between 0 and 1 (got 2)");

@@ -215,16 +215,16 @@ static const char *const messages[] = {
     "Concat 'concat1': 'x' [2, 4, 6, 6] and 'max_pool1' [2, 4, 3, 3] must be equal in all but axis 1",
     "Concat of 0 tensors",
     "'x' [2, 4, 6, 6] has no axis 4",
-    "axis 1 of 'x' [2, 4, 6, 6] has 4 elements; there are no 2 from 3 on",
-    "there are no 2 from -1 on",
-    "there are no 0 from 0 on",
-    "there are no 9223372036854775807 from 1 on",
+    "axis 1 of 'x' [2, 4, 6, 6] has 4 elements; it does not have 2 from 3 on",
+    "it does not have 2 from -1 on",
+    "it does not have 0 from 0 on",
+    "it does not have 9223372036854775807 from 1 on",
     "k -1 must be positive",
     "size -3, ",
     "Conv: 2 filters of 3 x 0 in 1 groups do not fit 'x' [2, 4, 6, 6], which must be [N, C, H, W]",
     "padding -1 0 or more",
     "a window of 9 (dilation 1, stride 1, padding 0) does not fit the 6 pixels of 'x' [2, 4, 6, 6]",
-    "there is no tensor",
+    "does not exist",
 };
 
 static void test_refused(void **state) {

@@ -311,7 +311,8 @@ static void test_refused(void **state) {
   neap_session_options o = usual;
   struct neap_session *s;
   o.base_on_disk = NEAP_DISK_ALWAYS;
-  expect_failure(neap_session_create(without, &o, NULL, &s), NEAP_UNSUPPORTED, "that is read from a file");
+  expect_failure(neap_session_create(without, &o, NULL, &s), NEAP_UNSUPPORTED,
+                 "in a file that can be read so");
   o.lora = 0;
   o.freeze = "*.up_proj.*";
   expect_failure(neap_session_create(graph, &o, NULL, &s), NEAP_UNSUPPORTED, "--lora");

@@ -342,9 +342,9 @@ static void test_refusals(void **state) {
   (void)state;
   expect_refused("trunk.*", "*=q8_0", "'head.linear1.weight' is trained, and only frozen weights");
   expect_refused(NULL, "trunk.conv2.weight=q8_0", "'trunk.conv2.weight' is trained");
-  expect_refused("trunk.*", "trunk.*=q3", "'trunk.*=q3' is no PATTERN=TYPE");
-  expect_refused("trunk.*", "trunk.*=bf16", "'trunk.*=bf16' is no PATTERN=TYPE");
-  expect_refused("trunk.*", "trunk.*", "'trunk.*' is no PATTERN=TYPE");
+  expect_refused("trunk.*", "trunk.*=q3", "'trunk.*=q3' is not PATTERN=TYPE");
+  expect_refused("trunk.*", "trunk.*=bf16", "'trunk.*=bf16' is not PATTERN=TYPE");
+  expect_refused("trunk.*", "trunk.*", "'trunk.*' is not PATTERN=TYPE");
   expect_refused("trunk.*", "stem.*=q8_0", "has no parameter that 'stem.*' matches");
   expect_refused("trunk.*", "trunk.conv1.*=q8_0", "'trunk.conv1.weight' is [32, 3, 3, 3]");
   expect_refused("trunk.*", "*.bias=q8_0,!head.*", "needs two dimensions or more");

@@ -248,7 +248,7 @@ static void test_use(void **state) {
       {"wrn-10-1", "dropout", "0", "seed", "2", NULL},
       {"unet-8", "image", "1x64x64", "seed", "2", NULL},
       {"gpt-2x32x2", "image", "3x64x64", "seed", "2", "learns from tokens"},
-      {"gpt-2x32x2", "conv", "direct", "seed", "2", "it is for models of images"},
+      {"gpt-2x32x2", "conv", "direct", "seed", "2", "it only applies to models of images"},
       {"gpt-2x32x2", "window", "4", "seed", "2", NULL},
       {"lstm-1x32", "length", "4", "seed", "2", NULL},
       {"transformer", "window", "4", "seed", "2", "pairs of sequences"},

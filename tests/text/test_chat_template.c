@@ -188,13 +188,13 @@ static void expect_refused(const char *name, struct chat_message first, struct c
 static void test_refused_conversations(void **state) {
   (void)state;
   expect_refused("gemma", system_text, user, NEAP_UNSUPPORTED,
-                 "message 1: the chat template 'gemma' has no turn of 'system'");
+                 "message 1: the chat template 'gemma' has no turn for 'system'");
   expect_refused("gemma3", user, user, NEAP_INVALID_ARGUMENT, "message 2: its role is 'user'");
   expect_refused("llama2", assistant, user, NEAP_INVALID_ARGUMENT, "message 1: its role is 'assistant'");
   expect_refused("mistral-v3", system_text, assistant, NEAP_INVALID_ARGUMENT,
                  "message 2: its role is 'assistant'");
   expect_refused("zephyr", user, (struct chat_message){CHAT_TOOL, "t", 1}, NEAP_UNSUPPORTED,
-                 "no turn of 'tool'");
+                 "no turn for 'tool'");
 }
 
 /* A text is rendered in place of the one before, and tokens that a model does not have are no text. */

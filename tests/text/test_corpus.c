@@ -170,7 +170,8 @@ static void test_bad_headers(void **state) {
       {"{ \"shape\" :( 3 , ),\n\"descr\":\"<u2\",'fortran_order':False}", NEAP_OK, ""},
       {"{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }", NEAP_BAD_FORMAT, "has 3 ids"},
       {"{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }", NEAP_BAD_FORMAT, "says 2"},
-      {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", NEAP_BAD_FORMAT, "not ids of 4 bytes"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", NEAP_BAD_FORMAT,
+       "not a multiple of the 4 bytes"},
       {"{'descr': '>u2', 'fortran_order': False, 'shape': (3,), }", NEAP_UNSUPPORTED, "'>u2'"},
       {"{'descr': '<f2', 'fortran_order': False, 'shape': (3,), }", NEAP_UNSUPPORTED, "'<f2'"},
       {"{'descr': '<u2', 'fortran_order': True, 'shape': (3,), }", NEAP_UNSUPPORTED, "Fortran"},
@@ -214,7 +215,7 @@ static void test_bad_token_files(void **state) {
   for (size_t cut = 0; cut < size + 4; cut++)
     expect_refused(write_bytes("c.npy", bytes, cut), TOKEN_U8, NEAP_BAD_FORMAT, "");
   bytes[9] = 0xFF; /* a header of 65 KB */
-  expect_refused(write_bytes("c.npy", bytes, size + 4), TOKEN_U8, NEAP_BAD_FORMAT, "at most 10000");
+  expect_refused(write_bytes("c.npy", bytes, size + 4), TOKEN_U8, NEAP_BAD_FORMAT, "the limit is 10000");
   expect_refused(write_bytes("c.bin", "123", 3), TOKEN_U16, NEAP_BAD_FORMAT, "3 bytes");
   expect_refused(write_bytes("c.bin", "", 0), TOKEN_U16, NEAP_BAD_FORMAT, "no ids");
   expect_refused(in_folder("none.bin"), TOKEN_U16, NEAP_IO_FAILED, "none.bin");
@@ -309,11 +310,11 @@ static void test_bad_parallel(void **state) {
   }
   expect_no_pairs("y", NEAP_IO_FAILED, "has no files y*.de and y*.en");
   write_text("y1.de", "a");
-  expect_no_pairs("y", NEAP_BAD_FORMAT, "y1.de: there is no y1.en");
+  expect_no_pairs("y", NEAP_BAD_FORMAT, "y1.de: its partner y1.en is missing");
   write_text("y0.en", "a");
-  expect_no_pairs("y", NEAP_BAD_FORMAT, "y0.en: there is no y0.de");
+  expect_no_pairs("y", NEAP_BAD_FORMAT, "y0.en: its partner y0.de is missing");
   write_text("y0.de", "a");
-  expect_no_pairs("y", NEAP_BAD_FORMAT, "y1.de: there is no y1.en");
+  expect_no_pairs("y", NEAP_BAD_FORMAT, "y1.de: its partner y1.en is missing");
   assert_int_equal(parallel_text_read(folder, "x", "de", "de", &text), NEAP_INVALID_ARGUMENT);
   parallel_text_free(&text);
   assert_int_equal(parallel_text_read(in_folder("none"), "x", "de", "en", &text), NEAP_IO_FAILED);

@@ -232,7 +232,7 @@ static void test_refusals(void **state) {
   refuse(WITH("\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Precompiled\"}]}"),
          NEAP_UNSUPPORTED, "field 'normalizer.normalizers[0].type': is not supported (got Precompiled)");
   refuse(WITH("\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a[b]]\"}}"),
-         NEAP_UNSUPPORTED, "brackets stand within brackets");
+         NEAP_UNSUPPORTED, "brackets inside brackets are not supported");
   refuse(WITH("\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}}"), NEAP_UNSUPPORTED,
          "missing closing parenthesis");
   refuse(WITH("\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"x\", 9], \"cls\": [\"x\", 0]}"),

@@ -95,7 +95,7 @@ def test_rendering_is_that_of_transformers(path: Path):
         if text is None:
             assert "error" in answer, job["messages"]
         elif "error" in answer:  # a role that the template drops, or lets pass where others must take turns
-            assert "has no turn of" in answer["error"] or "take turns" in answer["error"], answer
+            assert "has no turn for" in answer["error"] or "take turns" in answer["error"], answer
             roles = [message["role"] for message in job["messages"]]
             assert "tool" in roles or "system" in roles[1:] or roles[-1] in ("system", "tool") or in_turns_fails(roles)
         else:

@@ -350,7 +350,7 @@ def test_bad_cases(tmp_path):
     assert "--merge or --adapter" in neap("export", run, "-o", out, "--merge", "--adapter", expect=2)
     assert "is the file of the model" in neap("export", out, "-o", out, expect=2)
     assert "name a run" in neap("export", out, "-o", tmp_path / "x.gguf", "--adapter", expect=2)
-    assert "of a run" in neap("export", out, "-o", tmp_path / "x.onnx", expect=2)
+    assert "only a run" in neap("export", out, "-o", tmp_path / "x.onnx", expect=2)
     assert out.read_bytes() == whole
     other = tune(tmp_path, base, "--lora", 2, "--freeze", "*,!model.norm.weight", name="other")
     assert "model.norm.weight" in neap("export", other, "--adapter", "-o", tmp_path / "x.gguf", expect=1)

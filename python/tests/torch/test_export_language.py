@@ -160,7 +160,7 @@ def test_bad_cases(tmp_path):
     other = tmp_path / "other"
     neap("train", "--model", "llama-1x32x2x1", "--data", f"text:{tmp_path / 'text'}", "--length", 16, "--batch", 2,
          "--steps", 1, "--out", other)  # fmt: skip
-    assert "no language model of a folder" in neap("export", other, "--merge", "-o", tmp_path / "no", expect=2)
+    assert "not a language model from a folder" in neap("export", other, "--merge", "-o", tmp_path / "no", expect=2)
     assert not (tmp_path / "no").exists()
 
 

@@ -129,7 +129,7 @@ def test_budget_of_the_backend_that_cannot_be_met():
     torch.manual_seed(0)
     model, loss_fn, batch = cases.OURS["transformer"]()
     run = torch.compile(loss_fn, backend="neap", options={"budget": 1000}, dynamic=False)
-    with pytest.raises(Exception, match="smallest that can is"):
+    with pytest.raises(Exception, match="smallest that can be met is"):
         run(model, *batch)
     with pytest.raises(Exception, match="no option bugdet"):
         torch._dynamo.reset()

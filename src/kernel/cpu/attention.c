@@ -28,7 +28,7 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
                             .probability = a->probability};
 }
 
-/* The same with what this run draws, and what hides keys; `places`: the slot. */
+/* Adds this run's draws and the tensors that hide keys; `places`: their slot. */
 static struct attention attention_now(const struct kernel *kernel, void *const *in, int32_t places,
                                       const struct run_context *context) {
   struct attention a = attention_of(kernel->graph, kernel_node(kernel));
@@ -39,7 +39,7 @@ static struct attention attention_now(const struct kernel *kernel, void *const *
   return a;
 }
 
-/* Queries, keys and values, or their gradients: given apart, or behind each other in one tensor. */
+/* Queries, keys and values, or their gradients: separate tensors, or one after the other in one tensor. */
 struct three {
   void *q, *k, *v;
 };

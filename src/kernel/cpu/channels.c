@@ -5,8 +5,8 @@
 
 /* ---- Concatenation and slices ---- */
 
-/* Some channels of a tensor as rows in memory that are all `stride` apart: the channels of a pixel where all
- * channels lie side by side, else those of an image, which must be whole blocks. */
+/* Some channels of a tensor as rows in memory that are `stride` apart: the channels of a pixel if all its
+ * channels are adjacent, otherwise those of an image, which must be complete blocks. */
 struct channel_rows {
   int64_t rows, length, stride, first;
 };
@@ -18,7 +18,8 @@ static struct channel_rows rows_of(struct activation whole, int64_t first, int64
   return (struct channel_rows){whole.images, count * pixels, whole.channels * pixels, first * pixels};
 }
 
-/* A tensor as its parts along an axis see it: what is before the axis as images, what is behind as pixels. */
+/* Views a tensor as seen by its parts along an axis: dimensions before the axis as images, those after it as
+ * pixels. */
 static struct activation parts_of(const struct tensor *t, int64_t axis, struct memory_format format) {
   if (axis == 1 && format.lanes != 1) return activation_of(t, format);
   struct activation a = {.images = 1, .channels = t->dims[axis], .height = 1, .width = 1, .lanes = 1};
@@ -27,13 +28,14 @@ static struct activation parts_of(const struct tensor *t, int64_t axis, struct m
   return a;
 }
 
-/* The format of a tensor that lies as `kind` says: row-major, channel blocks or channels last. */
+/* Returns the format of a tensor of this kind: row-major, channel blocks or channels last. */
 static struct memory_format of_kind(struct memory_format kind, const struct tensor *t) {
   if (kind.blocks || kind.lanes == 1 || t->rank < 2) return kind;
   return (struct memory_format){.lanes = t->dims[1]};
 }
 
-/* The kind of a whole and its parts, given that of one of them: channels last where a block would be cut. */
+/* Returns the kind for a tensor and its parts, given that of one of them: channels last if a block would be
+ * cut. */
 static struct memory_format kind_for(struct memory_format kind, bool whole_blocks) {
   return kind.blocks && !whole_blocks ? (struct memory_format){.lanes = kind.lanes} : kind;
 }
@@ -53,7 +55,8 @@ static neap_status run_concat(const struct kernel *kernel, void *const *in, void
   return NEAP_OK;
 }
 
-/* All parts lie as the first does that is not row-major; row-major along another axis than the channels. */
+/* All parts take the format of the first that is not row-major, or row-major along another axis than the
+ * channels. */
 CPU_OPERATOR(concat, TYPE_F32) {
   const struct tensor *y = &graph->tensors.data[node->outputs[0]];
   const int64_t axis = node->attributes.part.axis;
@@ -101,7 +104,7 @@ static neap_status run_slice_backward(const struct kernel *kernel, void *const *
   return NEAP_OK;
 }
 
-/* Both sides lie as input 0 does; `whole`: the side with all channels. */
+/* Prepares both sides in the format of input 0; `whole`: the side with all channels. */
 static neap_status prepare_part(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                 struct preparation *p, const struct tensor *whole, kernel_run *run) {
   const struct part_attributes *a = &node->attributes.part;

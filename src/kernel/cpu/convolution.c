@@ -4,7 +4,7 @@
 #include "kernel/cpu/typed.h"
 #include "kernel/cpu/winograd.h"
 
-/* ---- Which algorithm ---- */
+/* ---- Choosing the algorithm ---- */
 
 static struct activation activation_in(const int64_t dims[4], int64_t lanes, neap_dtype storage) {
   return (struct activation){dims[0], dims[1], dims[2], dims[3], lanes, storage};
@@ -14,9 +14,10 @@ static double volume(const int64_t dims[4], neap_dtype storage) {
   return (double)(dims[0] * dims[1]) * (double)(dims[2] * dims[3]) * (double)bytes_of(storage);
 }
 
-/* No budget below what the largest node needs can be met. A workspace may be a tenth of that, or a third of
- * what the convolution's tensors and kernels leave of it: with more, least budgets of micro-batches rise by a
- * tenth; with less, steps of WRN-28-2 in micro-batches of 10 take half as long again. */
+/* Returns the limit on a workspace. No budget below the need of the largest node can be met. A workspace may
+ * be a tenth of that, or a third of what the convolution's tensors and kernels leave of it. With more, least
+ * budgets of micro-batches rise by a tenth; with less, steps of WRN-28-2 in micro-batches of 10 take half as
+ * long again. */
 static double most_workspace(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage) {
   const double operands =
       volume(c->source, storage) + volume(c->destination, storage) + volume(c->kernel, storage);
@@ -24,9 +25,9 @@ static double most_workspace(const struct cpu *cpu, const struct dnn_convolution
   return left > least ? left : least;
 }
 
-/* For the three passes of a convolution alike, so that they have the kernels in one order. By the shapes of
- * the graph, the processor and the number of threads, not by plan, variant or budget: the last bits depend on
- * it. */
+/* Returns true if Winograd is to be used, the same for all three passes of a convolution, so that they share
+ * the order of the kernels. Depends on the shapes of the graph, the processor and the number of threads, not
+ * on plan, variant or budget, as the last bits depend on it. */
 static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
                            struct winograd *w) {
   static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
@@ -45,7 +46,7 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
   return cpu->convolution == NEAP_CONV_WINOGRAD || (fit && winograd_pays(plans, speed));
 }
 
-/* NEAP_UNSUPPORTED: only f32 piece by piece is left. */
+/* Makes the kernel. NEAP_UNSUPPORTED: only f32 in parts is left. */
 static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
                         struct preparation *p, struct cpu_kernel *kernel) {
   struct winograd winograd;
@@ -63,11 +64,9 @@ static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, neap_d
   return NEAP_OK;
 }
 
-/* Makes the primitive in the formats that the graph prefers, else in channels last, else row-major: the first
- * that oneDNN has a fast kernel for. Where it has none, as on most processors but x86-64, its plain one has
- * to do; of 16 bits it has none, since f32 piece by piece is better. `source` and `destination` get the
- * formats.
- */
+/* Makes the primitive in the graph's preferred formats, or in channels last, or row-major: the first for
+ * which oneDNN has a fast kernel. Without one, as on most processors other than x86-64, takes the plain one;
+ * but not for 16 bits, since f32 in parts is faster. `source` and `destination` get the formats. */
 static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struct tensor *x,
                                 const struct tensor *w, const struct tensor *y, const struct node *node,
                                 struct preparation *p, struct cpu_kernel *kernel,
@@ -131,7 +130,7 @@ static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
 
 /* ---- Convolution ---- */
 
-/* oneDNN adds to what is there: the addend, where there is one. */
+/* Copies the addend, if given, to the result, to which oneDNN adds. */
 static void begin_sum(const struct cpu_kernel *k, void *addend, void *sum) {
   const neap_dtype storage = k->b.storage;
   if (addend != NULL && addend != sum)
@@ -169,7 +168,7 @@ CPU_OPERATOR(conv, TYPE_F32, .alike = TYPES_HALF) {
   return cpu_finish(cpu, p, run_conv, kernel);
 }
 
-/* Inputs w, dy, addend -> dx: a convolution of dy, since those of oneDNN that are gradients add nothing. */
+/* Inputs w, dy, addend -> dx: a convolution of dy, since oneDNN's gradients cannot add. */
 static neap_status run_product_backward_data(const struct kernel *kernel, void *const *in, void *const *out,
                                              void *workspace, const struct run_context *context) {
   (void)context;
@@ -325,7 +324,7 @@ CPU_OPERATOR(linear_backward_data, TYPE_F32, .alike = TYPE_BF16, .multiplies = t
       (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0], .bf16 = w->dtype == NEAP_BF16});
 }
 
-/* dw = addend + dy^T x. A part of the rows but the first is given no addend. */
+/* dw = addend + dy^T x. Only the first part of the rows gets an addend. */
 static neap_status run_linear_backward_weights(const struct kernel *kernel, void *const *in, void *const *out,
                                                void *workspace, const struct run_context *context) {
   const struct cpu_kernel *k = cpu_kernel(kernel);
@@ -363,7 +362,7 @@ static int64_t batch_of(const struct tensor *t) {
   return t->elements / (t->dims[t->rank - 2] * t->dims[t->rank - 1]);
 }
 
-/* Batches that are alike are one dimension; rows of one matrix each are rows of one. */
+/* Equal dimensions of batches become one; rows of one matrix each become rows of one matrix. */
 CPU_OPERATOR(matmul, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
   const struct tensor *a = tensor(graph, node->inputs[0]), *b = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
@@ -410,7 +409,7 @@ static neap_status run_reorder(const struct kernel *kernel, void *const *in, voi
   return NEAP_OK;
 }
 
-/* oneDNN packs floats, and bf16 where it multiplies them. */
+/* Returns true if oneDNN packs the tensor: f32, or bf16 if it multiplies it. */
 static bool is_packed(const struct neap_graph *graph, const struct node *node, const struct preparation *p) {
   (void)graph, (void)node;
   return p->inputs[0].packed != NULL || p->outputs[0].packed != NULL;

@@ -1,4 +1,4 @@
-/* The CPU backend's table, and what all its kernels share. */
+/* The table of the CPU backend, and the helpers of all its kernels. */
 #include "kernel/cpu/cpu.h"
 
 #include <stdio.h>
@@ -19,8 +19,8 @@ struct activation activation_of(const struct tensor *tensor, struct memory_forma
   return a;
 }
 
-/* An image that begins a network, for which blocks would be nearly empty. So they are for two classes of
- * pixels, but oneDNN's convolutions have blocks on both sides or on none. */
+/* Returns true for an image that begins a network, whose blocks would be nearly empty. So would they be for
+ * two classes of pixels, but oneDNN's convolutions have blocks on both sides or on none. */
 static bool is_image(const struct tensor *tensor) {
   return (tensor->role == NEAP_ROLE_INPUT || tensor->image) && tensor->dims[1] <= 4;
 }
@@ -41,14 +41,14 @@ neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run 
   return NEAP_OK;
 }
 
-/* How much larger a channel count is in whole blocks. */
+/* Returns the factor by which whole blocks enlarge a channel count. */
 static double stretch(const struct tensor *t, int64_t block) {
   const int64_t channels = t->dims[1];
   return is_image(t) ? 1 : (double)((channels + block - 1) / block * block) / (double)channels;
 }
 
-/* Channel blocks are the fastest for a graph whose convolutions nearly fill them; where there are groups or
- * many odd channel counts, channels last is good for all. Depends on shapes and the processor alone. */
+/* Chooses channel blocks, the fastest, if the graph's convolutions nearly fill them; channels last, which is
+ * good for all, if there are groups or many odd channel counts. Depends only on shapes and the processor. */
 static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   static const double tolerated = 1.02; /* of products, those with padding included */
   double wanted = 0, padded = 0;
@@ -64,14 +64,14 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
   return padded <= tolerated * wanted ? block : 0;
 }
 
-/* Nodes that do not count: the bits of a run must depend neither on the form of sparse weights' positions,
- * nor on what ReLU keeps, nor on where weights lie. */
+/* Returns true for nodes that must not count: the bits of a run must not depend on the form of sparse
+ * weights' positions, on what ReLU keeps, or on where weights are stored. */
 static bool depends_on_form(enum op op) {
   return op == OP_DENSIFY || op == OP_ACCUMULATE_SPARSE || op == OP_RELU || op == OP_RELU_BACKWARD ||
          op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD || op == OP_FETCH || op == OP_ALL_GATHER;
 }
 
-/* Bytes of its operands. */
+/* Returns the bytes of the operands of the largest node. */
 static double largest_node(const struct neap_graph *graph) {
   double most = 0;
   for (size_t v = 0; v < graph->nodes.count; v++) {
@@ -83,8 +83,8 @@ static double largest_node(const struct neap_graph *graph) {
   return most;
 }
 
-/* Bytes of f32 that a part's rows may take: little beside what the largest node needs, which no budget can be
- * below; few enough to stay in a second-level cache, and enough to pay for a thread team. */
+/* Returns the bytes of f32 that a part's rows may have: few compared with the need of the largest node, which
+ * no budget can be below; few enough for a second-level cache, and enough to pay for a thread team. */
 static uint64_t choose_part_bytes(double largest_node) {
   static const double share = 1.0 / 16, least = 64 << 10, most = 1 << 20;
   const double bytes = share * largest_node;
@@ -146,8 +146,7 @@ static uint64_t format_bytes(const struct tensor *t, struct memory_format f) {
   return dtype_bytes(t->dtype, elements);
 }
 
-/* The lanes that put every element at the same place: where there is one pixel, channels are adjacent anyway.
- */
+/* Returns the lanes that name the order of elements: with one pixel, channels are adjacent in any format. */
 static int64_t canonical_lanes(const struct tensor *t, struct memory_format f) {
   int64_t pixels = 1;
   for (int32_t i = 2; i < t->rank; i++) pixels *= t->dims[i];
@@ -159,7 +158,7 @@ static bool same_place(const struct tensor *t, struct memory_format a, struct me
   return canonical_lanes(t, a) == canonical_lanes(t, b);
 }
 
-/* Between a variable's own format and row-major, both of f32. */
+/* Converts between a variable's own format and row-major, both of f32. */
 static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct memory_format format,
                            const void *from, void *to, bool out) {
   if (same_place(tensor, format, ROW_MAJOR)) {
@@ -184,7 +183,7 @@ static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct 
   return status;
 }
 
-/* `*f32`: where a variable lies as f32; allocated, and to be freed, where its own type is another. */
+/* Gives memory for a variable as f32, `*f32`: its own, or, for another type, allocated and to be freed. */
 static neap_status as_f32(const struct tensor *tensor, struct memory_format format, void *data, float **f32,
                           int64_t *elements) {
   *elements = (int64_t)(format_bytes(tensor, format) / dtype_bytes(tensor->dtype, 1));
@@ -235,7 +234,7 @@ static const struct tensor *operand(const struct neap_graph *graph, const struct
                                : &graph->tensors.data[node->outputs[i - node->input_count]];
 }
 
-/* Whether the kernel may take all operands in their one type; blocks are taken as they are. */
+/* Returns true if the kernel may take all operands in their common type; blocks are taken as they are. */
 static bool may_stay(const struct neap_graph *graph, const struct node *node) {
   const struct cpu_operator *o = operators[node->op];
   if (o->alike == 0 || (o->multiplies && !dnn_has_bf16())) return false;
@@ -248,7 +247,7 @@ static bool may_stay(const struct neap_graph *graph, const struct node *node) {
   return all;
 }
 
-/* Whether the kernel is given operands as f32. NEAP_UNSUPPORTED: a type that no kernel knows. */
+/* Finds out whether the kernel gets its operands as f32. NEAP_UNSUPPORTED: no kernel takes a type. */
 static neap_status needs_split(const struct neap_graph *graph, const struct node *node,
                                const struct preparation *p, bool *needs) {
   const struct cpu_operator *o = operators[node->op];
@@ -264,13 +263,13 @@ static neap_status needs_split(const struct neap_graph *graph, const struct node
   return NEAP_OK;
 }
 
-/* The operand whose rows an operator is cut into; NULL: it is not. */
+/* Returns the operand whose rows the operator is cut into; NULL: it is not cut. */
 static const struct tensor *cut_operand(const struct neap_graph *graph, const struct node *node) {
   const uint32_t cut = node_split(graph, node).inputs;
   return cut == 0 || node->input_count > MAX_SLOTS ? NULL : node_input(graph, node, __builtin_ctz(cut));
 }
 
-/* Whole, or in chunks of rows, so that the workspace does not grow with the batch. */
+/* Prepares a node in one piece, or in chunks of rows so that the workspace does not grow with the batch. */
 static neap_status prepare_in_chunks(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                      struct preparation *p) {
   const struct tensor *cut = cut_operand(graph, node);

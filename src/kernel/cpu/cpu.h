@@ -1,4 +1,4 @@
-/* The CPU backend: what its files share. */
+/* The CPU backend: declarations that its files share. */
 #ifndef NEAP_KERNEL_CPU_CPU_H
 #define NEAP_KERNEL_CPU_CPU_H
 
@@ -9,17 +9,17 @@
 struct cpu {
   const struct cpu_kernels *kernels;
   struct dnn *dnn;
-  int64_t block; /* channels a block: 16, 8; 0: channels last */
+  int64_t block; /* channels in a block: 16, 8; 0: channels last */
   neap_convolution convolution;
   int threads;
   double largest_node;               /* bytes of its operands */
   uint64_t part_bytes;               /* of f32 that the rows of a part may take */
-  VECTOR(struct neap_graph *) parts; /* of one node each, which nodes that run in parts are made of */
+  VECTOR(struct neap_graph *) parts; /* graphs of one node each: the parts of nodes that run in parts */
 };
 
-/* Images that a convolution takes at once, where all of them would take this many bytes of workspace: fewer,
- * so that it does not grow with the batch. By shape alone. With chunks of 32 MB and more VGG-16 was as fast
- * as whole (two cores); WRN-28-2, in chunks of 8 MB, took a tenth longer. */
+/* Returns how many images a convolution takes at once, if all of them would need this workspace: fewer, so
+ * that it does not grow with the batch. Depends on the shape alone. With chunks of 32 MB and more VGG-16 was
+ * as fast as in one piece (two cores); WRN-28-2, in chunks of 8 MB, took a tenth longer. */
 static inline int64_t chunk_images(int64_t images, uint64_t workspace) {
   static const double most = 64e6;
   const int64_t chunk =
@@ -36,11 +36,11 @@ struct panels;
 struct cpu_kernel {
   const struct cpu_kernels *kernels;
   const struct dnn_primitive *primitive; /* NULL: a kernel of our own */
-  const struct dnn_primitive *adding;    /* the same, which adds to what the result's memory holds */
+  const struct dnn_primitive *adding;    /* the same, but adds to the result's memory */
   struct activation a, b;                /* of the operator's main tensors */
-  uint64_t count;                        /* elements of a variable, as it lies in memory */
-  uint64_t sums;                    /* of a bias gradient in 16 bits: where its f32 begin in the workspace */
-  struct strides strides;           /* of operands in row-major order */
+  uint64_t count;                        /* elements of a variable in its memory format */
+  uint64_t sums;          /* of a bias gradient in 16 bits: the offset of its f32 sums in the workspace */
+  struct strides strides; /* of operands in row-major order */
   const struct split_kernel *split; /* of a node that runs in parts */
   const struct recurrent_kernel *recurrent;
   const struct winograd *winograd;
@@ -50,10 +50,10 @@ struct cpu_kernel {
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,
                                 struct preparation *p);
 
-/* A tensor in a format, as our own kernels see it. Where there is one pixel, channels lie side by side. */
+/* Returns a tensor in a format, for our own kernels. With one pixel, channels are adjacent. */
 struct activation activation_of(const struct tensor *tensor, struct memory_format format);
 
-/* The format that convolutions of this graph like for a tensor. */
+/* Returns the format that convolutions of this graph prefer for a tensor. */
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor);
 
 /* Sets run and state. */
@@ -62,36 +62,36 @@ neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run 
 
 static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) { return kernel->state; }
 
-/* Prepares a node that runs in parts of `rows` rows (0: by their bytes), where the operator falls into parts.
- * Its kernel, which `prepare` makes, knows f32 alone: operands of 16 bits are given to it as f32. */
+/* Prepares a node in parts of `rows` rows (0: by their bytes), if the operator can be split. Its kernel,
+ * which `prepare` makes, only takes f32: operands of 16 bits are converted for it. */
 neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                           struct preparation *p, cpu_prepare *prepare, int64_t rows);
 
 int64_t split_rows(const struct split_kernel *split); /* of a part */
 
-/* Prepare x w^T + b, and dy w, with weights that are stored in blocks (panels.c). */
+/* Prepare x w^T + b, and dy w, with weights stored in blocks (panels.c). */
 neap_status prepare_linear_panels(struct cpu *cpu, const struct tensor *x, const struct tensor *w, bool bias,
                                   struct preparation *p);
 neap_status prepare_backward_panels(struct cpu *cpu, const struct tensor *w, const struct tensor *dy,
                                     struct preparation *p);
 
-/* Whether a node updates the values of all sparse parameters, or a state of theirs (UPDATE_SLOTS). Rounds
- * `count` such values of operand `operand`, from number `first` on, at random as those of the dense tensors
- * are rounded: by the name that each parameter's would have and the elements' places. `x`: the values as f32.
- */
+/* Returns true if a node updates the values of all sparse parameters, or a state of theirs (UPDATE_SLOTS).
+ * The second call rounds `count` such values of operand `operand`, from number `first` on, at random as those
+ * of the dense tensors would be: by each parameter's name and the elements' places. `x`: the values as
+ * f32. */
 bool updates_sparse_values(const struct node *node);
 void narrow_sparse_values(const struct kernel *kernel, int32_t operand, void *const *inputs, int64_t first,
                           int64_t count, const float *x, const struct run_context *context);
 
-/* An operator of this backend: what prepares its kernel, and the types of real numbers that the kernel takes
- * as they are stored. It is given any other as f32, in parts (prepare_split). */
+/* An operator of this backend: the function that prepares its kernel, and the types of real numbers that the
+ * kernel takes as stored. Any other type is converted to f32, in parts (prepare_split). */
 struct cpu_operator {
   cpu_prepare *prepare;
-  type_set stores; /* for each operand by itself */
+  type_set stores; /* for each operand alone */
   type_set
-      alike; /* where all operands are of one of these, if not for all shapes: NEAP_UNSUPPORTED says so */
-  bool multiplies; /* `alike` is so on processors that multiply bf16 themselves alone */
-  /* Whether these operands are given as f32 although `stores` has their types. NULL: never. */
+      alike; /* if all operands have one of these, but perhaps not for all shapes: NEAP_UNSUPPORTED says so */
+  bool multiplies; /* `alike` only holds on processors that multiply bf16 themselves */
+  /* Returns true if these operands are converted to f32 although `stores` has their types. NULL: never. */
   bool (*converts)(const struct neap_graph *graph, const struct node *node, const struct preparation *p);
 };
 
@@ -102,7 +102,7 @@ struct cpu_operator {
   static neap_status prepare_##id(void *state, const struct neap_graph *graph, const struct node *node,      \
                                   struct preparation *p)
 
-/* One for each operator: cpu_operator_conv, ... */
+/* One row for each operator: cpu_operator_conv, ... */
 #define OP(NAME, id) extern const struct cpu_operator cpu_operator_##id;
 #include "op/list.h"
 #undef OP

@@ -28,7 +28,7 @@ static const struct {
 } sets[] = {{"avx512_bf16", 16}, {"avx512", 16}, {"avx2", 8}, {"generic", 0}}; /* best first */
 enum { SETS = sizeof sets / sizeof *sets };
 
-/* SETS: there is none of that name. */
+/* Returns the set of this name; SETS if none has it. */
 static int set_of(const char *name) {
   int set = 0;
   while (set < SETS && strcmp(sets[set].name, name) != 0) set++;

@@ -1,4 +1,4 @@
-/* Parameters that are not whole in memory, on the CPU. */
+/* Reads parameters that are not in memory completely, on the CPU. */
 #include <string.h>
 
 #include "kernel/cpu/operator.h"
@@ -10,7 +10,7 @@ CPU_OPERATOR(fetch, TYPES_FLOAT) {
   return cpu_finish(state, p, run_fetch_elsewhere, (struct cpu_kernel){0});
 }
 
-/* In any format: that of the parameter. */
+/* Takes any format: that of the parameter. */
 CPU_OPERATOR(all_gather, TYPES_FLOAT) {
   const struct tensor *w = &graph->tensors.data[node->outputs[0]];
   p->outputs[0] = (struct memory_format){0};
@@ -25,7 +25,7 @@ static int64_t earlier(const int32_t *ids, int64_t i) {
   return k;
 }
 
-/* A row is read once, into the workspace. */
+/* Reads each row once, into the workspace. */
 RUN(run_fetch_rows) {
   const struct tensor *t = kernel_input(kernel, 0);
   const neap_dtype type = kernel_output(kernel, 0)->dtype;

@@ -1,12 +1,12 @@
-/* A linear layer and cross-entropy behind it, in blocks of classes: for each block the products of all rows
- * with its weights, then what is known of a row is brought up to date; on the way back the products again,
- * their gradient, and from it the block's gradient of the weights and its share of the rows' gradient. So the
- * weights and their gradient are gone through once, and the logits are never whole. Products are of f32, to
- * which operands of 16 bits are converted; or of bf16, where oneDNN has them: then the logits' gradient is
+/* A linear layer followed by cross-entropy, in blocks of classes. The forward pass multiplies all rows with a
+ * block's weights and updates the state of each row. The backward pass multiplies again, makes the logits'
+ * gradient, and from it the block's gradient of the weights and its share of the rows' gradient. So the
+ * weights and their gradient are read once, and the logits never exist all at once. Products are of f32, to
+ * which operands of 16 bits are converted; or of bf16, if oneDNN has them: then the logits' gradient is
  * rounded to bf16 before it is multiplied, and sums stay f32. */
 #include "kernel/cpu/operator.h"
 
-/* The products over one block; a last one may have fewer classes. */
+/* The products of one block; the last one may have fewer classes. */
 struct block_products {
   const struct dnn_primitive *logits, *rows_first, *rows, *weights;
 };
@@ -28,9 +28,9 @@ struct loss_kernel {
 
 static const struct loss_kernel *loss_kernel(const struct kernel *kernel) { return kernel->state; }
 
-/* This many classes that the logits of a block, and what is copied to another type beside them (`copied`
- * elements of f32 a class), stay small beside what large models take, and products large enough to run at
- * full speed. By shape and type alone. */
+/* Returns the classes of a block: few enough that its logits, and copies in another type (`copied` elements
+ * of f32 for each class), stay small compared with large models; enough for products at full speed. Depends
+ * on shape and type alone. */
 static int64_t block_of(int64_t rows, int64_t classes, int64_t copied) {
   static const int64_t most = 4 << 20, least = 64; /* elements; classes */
   const int64_t wanted = most / (rows + copied) / least * least, block = wanted > least ? wanted : least;
@@ -65,7 +65,7 @@ static uint64_t largest_scratchpad(const struct block_products *p) {
   return most;
 }
 
-/* Reserves bytes of the workspace; a multiple of an alignment follows. */
+/* Reserves bytes of the workspace, rounded up to the alignment. */
 static uint64_t reserve(struct preparation *p, uint64_t bytes) {
   const uint64_t at = p->workspace;
   p->workspace += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
@@ -140,7 +140,7 @@ struct running {
 
 static float *at(const struct running *r, uint64_t place) { return (float *)(void *)(r->work + place); }
 
-/* Elements from `first` on as products take them: where they lie, or as f32 in `place`. */
+/* Returns elements from `first` on in the type of the products: their own memory, or f32 in `place`. */
 static void *as_factor(const struct running *r, void *data, int64_t first, int64_t count, uint64_t place) {
   const neap_dtype storage = r->k->storage;
   if (storage == NEAP_F32) return (float *)data + first;
@@ -149,7 +149,7 @@ static void *as_factor(const struct running *r, void *data, int64_t first, int64
   return at(r, place);
 }
 
-/* The same of weights, which may lie in blocks of a quantised type. */
+/* The same for weights, which may be stored in blocks of a quantised type. */
 static void *weights_as_factor(const struct running *r, void *data, int64_t first, int64_t count) {
   const struct loss_kernel *k = r->k;
   if (k->blocks == k->storage) return as_factor(r, data, first, count, k->w);
@@ -159,7 +159,7 @@ static void *weights_as_factor(const struct running *r, void *data, int64_t firs
   return at(r, k->w);
 }
 
-/* Where f32 elements are made that are to be stored from `first` on; and the storing. */
+/* Returns where to make f32 elements that are stored from `first` on; and stores them. */
 static float *made_at(const struct running *r, void *data, int64_t first, uint64_t place) {
   return r->k->storage == NEAP_F32 ? (float *)data + first : at(r, place);
 }
@@ -200,7 +200,7 @@ struct block {
   void *w;
 };
 
-/* The weights of classes [first, first + count), as products take them. */
+/* Gives the weights of classes [first, first + count) in the type of the products. */
 static neap_status take_weights(const struct running *r, struct block *b) {
   void *data = r->in[LOSS_WEIGHTS];
   if (r->k->on_disk) {
@@ -211,7 +211,7 @@ static neap_status take_weights(const struct running *r, struct block *b) {
   return NEAP_OK;
 }
 
-/* The logits of block `i`. */
+/* Computes the logits of block `i`. */
 static neap_status block_logits(const struct running *r, int64_t i, struct block *b) {
   const struct loss_kernel *k = r->k;
   const bool last = i == k->count - 1;
@@ -242,7 +242,7 @@ CPU_OPERATOR(linear_cross_entropy, TYPES_FLOAT) {
   return prepare_loss(state, graph, node, p, run_linear_cross_entropy, false);
 }
 
-/* The gradients that come of a block's. */
+/* Computes the gradients that a block gives. */
 static neap_status block_gradients(const struct running *r, const struct block *b, void *const *out,
                                    float *dx) {
   const struct loss_kernel *k = r->k;

@@ -108,7 +108,7 @@ void dnn_free(struct dnn *dnn) {
 
 size_t dnn_layout_bytes(const struct dnn_layout *layout) { return layout->bytes; }
 
-/* Keeps a copy of a description, or finds the one that equals it. */
+/* Keeps a copy of a description, or finds an equal one. */
 #if DNN_3
 static neap_status keep_layout(struct dnn *dnn, const_dnnl_memory_desc_t md, const struct dnn_layout **out) {
 #else
@@ -142,7 +142,7 @@ static void widen(int rank, const int64_t *from, dnnl_dims_t to) {
   for (int i = 0; i < DNNL_MAX_NDIMS; i++) to[i] = i < rank ? from[i] : 0;
 }
 
-/* A description by tag; dnnl_format_tag_any where the primitive is to choose. */
+/* Describes a layout by tag; dnnl_format_tag_any if the primitive is to choose. */
 static neap_status describe_tag(int rank, const int64_t *dims, dnnl_data_type_t type, dnnl_format_tag_t tag,
                                 dnnl_memory_desc_t *md) {
   dnnl_dims_t wide;
@@ -168,7 +168,7 @@ static neap_status describe_strides(int rank, const int64_t *dims, const int64_t
   return NEAP_OK;
 }
 
-/* Keeps a description that was just made and lets go of the original. */
+/* Keeps a new description and releases the original. */
 static neap_status keep_made(struct dnn *dnn, dnnl_memory_desc_t *md, const struct dnn_layout **out) {
 #if DNN_3
   const neap_status status = keep_layout(dnn, *md, out);
@@ -179,9 +179,9 @@ static neap_status keep_made(struct dnn *dnn, dnnl_memory_desc_t *md, const stru
 #endif
 }
 
-/* Activations [N, C, H, W] with `lanes` channels side by side (struct activation). `blocks`: 8 or 16 lanes
- * are channel blocks, not channels last: where there are just as many channels the bytes are the same, but
- * oneDNN pairs only like with like. */
+/* Describes activations [N, C, H, W] with `lanes` adjacent channels (struct activation). `blocks`: 8 or 16
+ * lanes are channel blocks, not channels last. With just as many channels the bytes are the same, but oneDNN
+ * only pairs equal kinds. */
 static neap_status layout_activation(struct dnn *dnn, const int64_t dims[4], int64_t lanes, bool blocks,
                                      dnnl_data_type_t type, const struct dnn_layout **out) {
   const dnnl_format_tag_t tag = blocks && lanes == 16  ? dnnl_nChw16c
@@ -215,8 +215,8 @@ neap_status dnn_layout_unpacked(struct dnn *dnn, const struct dnn_layout *packed
 #endif
 }
 
-/* The layout with elements of another type in the same order. oneDNN 3 tells that order by its tags alone.
- * NEAP_UNSUPPORTED: none of them. */
+/* Gives the layout with elements of another type in the same order. oneDNN 3 describes that order only by its
+ * tags. NEAP_UNSUPPORTED: no tag has it. */
 #if DNN_3
 static neap_status keep_as(struct dnn *dnn, const_dnnl_memory_desc_t md, dnnl_data_type_t type,
                            const struct dnn_layout **out) {
@@ -248,7 +248,7 @@ static neap_status keep_as(struct dnn *dnn, const dnnl_memory_desc_t *md, dnnl_d
 }
 #endif
 
-/* The same bytes with the first two dimensions in the other order. */
+/* Gives the layout of the same bytes with the first two dimensions exchanged. */
 static neap_status exchange(struct dnn *dnn, const struct dnn_layout *layout, const struct dnn_layout **out) {
   const int order[DNNL_MAX_NDIMS] = {1, 0, 2, 3};
   dnnl_memory_desc_t md;
@@ -258,7 +258,7 @@ static neap_status exchange(struct dnn *dnn, const struct dnn_layout *layout, co
 
 /* ---- Primitives ---- */
 
-/* Where `layout` is NULL the primitive is to choose: its weights of the given shape. */
+/* If `layout` is NULL the primitive chooses it: its weights of the given shape. */
 #if DNN_3
 typedef const_dnnl_memory_desc_t queried;
 #else
@@ -269,7 +269,7 @@ static queried query(const_dnnl_primitive_desc_t pd, int argument) {
   return dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, argument);
 }
 
-/* The memory object of one operand, without data. */
+/* Makes the memory object of one operand, without data. */
 static neap_status bind(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_primitive_desc_t pd,
                         enum operand operand, int argument) {
   p->argument[operand] = argument;
@@ -297,7 +297,7 @@ static bool is_reference(const_dnnl_primitive_desc_t pd) {
          strncmp(name, "ref", 3) == 0 || strstr(name, ":ref") != NULL;
 }
 
-/* Scratchpads come from the caller; a sum behind the operator where there is an addend. */
+/* Makes attributes: scratchpads come from the caller, and with an addend a sum follows the operator. */
 static neap_status make_attributes(bool addend, dnnl_primitive_attr_t *out) {
   dnnl_primitive_attr_t attributes;
   DNN(dnnl_primitive_attr_create(&attributes));
@@ -325,7 +325,8 @@ struct convolution_md {
   queried source, weights, bias, destination;
 };
 
-/* One primitive description for one pass. `hint`: the forward one, for the gradients; NULL for forward. */
+/* Makes one primitive description for one pass. `hint`: the forward one, for the gradients; NULL for
+ * forward. */
 static dnnl_status_t describe_convolution(struct dnn *dnn, const struct dnn_convolution *c,
                                           enum dnn_pass pass, dnnl_alg_kind_t algorithm,
                                           const struct convolution_md *m,
@@ -377,7 +378,7 @@ static int kernel_dims(const struct dnn_convolution *c, int64_t dims[5]) {
   return 4 + grouped;
 }
 
-/* Everything between the layouts and the finished primitive; the caller frees what is set. */
+/* Makes everything from the layouts to the finished primitive; the caller frees what is set. */
 static neap_status build_convolution(struct dnn *dnn, const struct dnn_convolution *c,
                                      const struct dnn_layout *weights, struct dnn_primitive *p,
                                      dnnl_primitive_attr_t *attributes, dnnl_primitive_desc_t *hint,
@@ -470,7 +471,7 @@ static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primit
   return NULL;
 }
 
-/* Fails where the system has no such room. Nothing is touched. */
+/* Fails if the system does not have this memory. Touches none of it. */
 static neap_status need_room(size_t bytes, int protection, const char *what, const char *limit) {
   void *room = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   RETURN_IF(
@@ -481,15 +482,15 @@ static neap_status need_room(size_t bytes, int protection, const char *what, con
   return NEAP_OK;
 }
 
-/* oneDNN does not see where the memory for its code is out, and dies of it. So there has to be several times
- * what a primitive was ever seen to take, which is 2 MiB, before one is made: of address space, and of memory
- * that is written to, which RLIMIT_DATA limits. */
+/* Fails unless there is memory for oneDNN's code, as oneDNN does not notice its absence and crashes. Asks for
+ * several times the 2 MiB that a primitive was ever seen to take: of address space, and of writable memory,
+ * which RLIMIT_DATA limits. */
 static neap_status need_headroom(void) {
   TRY(need_room((size_t)32 << 20, PROT_NONE, "address space", "ulimit -v"));
   return need_room((size_t)8 << 20, PROT_READ | PROT_WRITE, "memory", "ulimit -d, ulimit -v");
 }
 
-/* The one that was made from the same key (then *status is set and true is returned), or a new empty one. */
+/* Finds the primitive made from the same key (sets *status, returns true), or starts a new empty one. */
 static bool find_or_start(struct dnn *dnn, struct dnn_primitive key, struct dnn_primitive **fresh,
                           const struct dnn_primitive **out, neap_status *status) {
   struct dnn_primitive *known = find(dnn, &key);
@@ -546,13 +547,13 @@ static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const 
   return finish(dnn, p, *pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, bias ? DNNL_ARG_BIAS : 0});
 }
 
-/* c [m, n], whose rows are those of something wider. */
+/* Describes c [m, n], whose rows are part of a wider matrix. */
 static neap_status describe_columns(const struct dnn_matmul *m, dnnl_memory_desc_t *md) {
   return describe_strides(2, (int64_t[]){m->m, m->n}, (int64_t[]){m->c_stride, 1},
                           m->bf16 && !m->f32_result ? dnnl_bf16 : dnnl_f32, md);
 }
 
-/* [batch..., rows, columns] in row-major order, or with the last two stored the other way round. */
+/* Describes [batch..., rows, columns] in row-major order, or with the last two stored transposed. */
 static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *batch, int64_t rows,
                                      int64_t columns, bool transposed, bool bf16, dnnl_memory_desc_t *md) {
   int64_t dims[DNN_BATCH_LIMIT + 2], strides[DNN_BATCH_LIMIT + 2], stride = rows * columns;
@@ -625,7 +626,7 @@ static dnnl_status_t describe_inner_product(struct dnn *dnn, enum dnn_pass pass,
 #endif
 }
 
-/* Everything between the layouts and the finished primitive; the caller frees what is set. */
+/* Makes everything from the layouts to the finished primitive; the caller frees what is set. */
 static neap_status build_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
                                        struct dnn_primitive *p, dnnl_primitive_attr_t *attributes,
                                        dnnl_primitive_desc_t *hint, dnnl_primitive_desc_t *pd) {

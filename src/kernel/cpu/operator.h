@@ -1,4 +1,4 @@
-/* How operators on our own kernels are written: RUN(run_x) { ... } and CPU_OPERATOR(x, types) { ... }. */
+/* Macros for operators on our own kernels: RUN(run_x) { ... } and CPU_OPERATOR(x, types) { ... }. */
 #ifndef NEAP_KERNEL_CPU_OPERATOR_H
 #define NEAP_KERNEL_CPU_OPERATOR_H
 
@@ -8,12 +8,12 @@
   static neap_status name(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,   \
                           const struct run_context *context)
 
-/* Inside of RUN. */
+/* For use inside RUN. */
 #define UNUSED     (void)in, (void)out, (void)workspace, (void)context
 #define K          cpu_kernel(kernel)->kernels
 #define ATTRIBUTES kernel_node(kernel)->attributes
 
-/* For a gradient that is added up, as it lies in memory. */
+/* Looks for overflow in a gradient that is added up, in its memory order. */
 static inline void look_for_overflow(const struct kernel *kernel, neap_dtype storage, int64_t count,
                                      const void *gradient, const struct run_context *context) {
   if (context->largest > 0 && K->reaches(storage, count, gradient, context->largest))

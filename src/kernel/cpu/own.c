@@ -1,4 +1,4 @@
-/* Operators that run on our own kernels (isa/). Each is a line of `run` and a line of what it wants. */
+/* Operators on our own kernels (isa/). Each has a line that runs it and a line that prepares it. */
 #include <math.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) 
   return cpu->kernels->reduction_workspace(channels, cpu->threads);
 }
 
-/* An operator on activations of one shape: every input in `same` (a bit each) and output 0 lie as input 0
- * does. */
+/* Prepares an operator on activations of one shape: every input in `same` (a bit each) and output 0 take the
+ * format of input 0. */
 static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                  struct preparation *p, kernel_run *run, unsigned same, bool reduces) {
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = same >> i & 1 ? p->inputs[0] : ROW_MAJOR;
@@ -63,8 +63,8 @@ CPU_OPERATOR(batch_norm_backward, TYPES_FLOAT) {
   return prepare_alike(state, graph, node, p, run_batch_norm_backward, 1u << 0 | 1u << 1 | 1u << 6, true);
 }
 
-/* Of another rank's micro-batch, which may have another number of records, the mean is over as many elements
- * for each. */
+/* For another rank's micro-batch, which may have another number of records, the mean is over its own number
+ * of elements. */
 RUN(run_running_statistics) {
   (void)out, (void)workspace;
   const int64_t own = ATTRIBUTES.batch_norm.count,
@@ -79,7 +79,7 @@ CPU_OPERATOR(running_statistics, TYPE_F32) {
 
 /* ---- Elementwise ---- */
 
-/* What the gradient of one tensor's operator is given: what it keeps, if anything, and dy. */
+/* The inputs of the gradient of an operator on one tensor: the tensor that it keeps, if any, and dy. */
 #define GIVEN_X       stored_input(kernel, in, 0), stored_input(kernel, in, 1)
 #define GIVEN_Y       GIVEN_X
 #define GIVEN_NOTHING (struct stored){NEAP_F32, NULL}, stored_input(kernel, in, 0)
@@ -88,7 +88,7 @@ static struct scalars scalars_of(const struct node *node) {
   return (struct scalars){node->attributes.scalar.a, node->attributes.scalar.b};
 }
 
-/* Channels that fill up a block hold 0, and what comes of it has to be 0 again. */
+/* Requires 0 to stay 0: channels that fill up a block hold 0, and must after the operator. */
 static void need_zeros_kept(const struct neap_graph *graph, const struct node *node, struct preparation *p,
                             float of_zero) {
   const struct tensor *x = node_input(graph, node, 0);
@@ -128,7 +128,7 @@ static const struct stored of_zeros = {NEAP_F32, (void *)&zero};
   }
 #include "op/elementwise_list.h"
 
-/* The bits lie as the elements do. */
+/* The bits have the order of the elements. */
 RUN(run_relu_mask) {
   (void)workspace, (void)context;
   K->relu_mask(stored_elements(A), in[0], out[0], out[1]);
@@ -164,7 +164,7 @@ RUN(run_dropout) {
 }
 CPU_OPERATOR(dropout, TYPE_F32) { return prepare_alike(state, graph, node, p, run_dropout, 1, false); }
 
-/* In the workspace behind the sums, where the result is not f32. */
+/* Returns the place in the workspace after the sums, for a result that is not f32. */
 static uint64_t bias_place(const struct cpu *cpu, struct activation a) {
   return (reduction_workspace(cpu, a) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
 }
@@ -285,7 +285,7 @@ RUN(run_resize) {
   K->resize(A, B, ATTRIBUTES.resize.align_corners, in[0], out[0], workspace);
   return NEAP_OK;
 }
-/* Without lanes that hold no channel: there would be many more of them than before. */
+/* Needs a format without empty lanes: resizing would multiply them. */
 CPU_OPERATOR(resize, TYPE_F32) {
   const int64_t channels = node_input(graph, node, 0)->dims[1];
   if (channels % p->inputs[0].lanes != 0) p->inputs[0] = (struct memory_format){.lanes = channels};
@@ -331,7 +331,7 @@ static struct labelled labelled_of(const struct kernel *kernel, void *const *mor
       x->elements / x->dims[1], x->dims[1], a->ignored, a->smoothing, more[0], more[1], more[2]};
 }
 
-/* Logits with their classes side by side, so that a row or a pixel is a run of memory. */
+/* Returns the format of logits with adjacent classes, so that a row or a pixel is consecutive in memory. */
 static struct memory_format classes_last(const struct tensor *logits) {
   return logits->rank > 2 ? (struct memory_format){.lanes = logits->dims[1]} : ROW_MAJOR;
 }
@@ -357,7 +357,7 @@ CPU_OPERATOR(softmax_cross_entropy_backward, TYPE_F32) {
   return prepare_alike(state, graph, node, p, run_softmax_cross_entropy_backward, 1, false);
 }
 
-/* ---- Optimizers: elementwise over a variable as it lies in memory ---- */
+/* ---- Optimizers: elementwise over a variable in its memory order ---- */
 
 static neap_status prepare_flat(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                 struct preparation *p, kernel_run *run) {
@@ -375,14 +375,15 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
   return NEAP_OK;
 }
 
-/* Values of sparse parameters round by where they are in the dense tensors: in parts. */
+/* Returns true for values of sparse parameters: they round by their places in the dense tensors, in parts. */
 static bool updates_sparse(const struct neap_graph *graph, const struct node *node,
                            const struct preparation *p) {
   (void)graph, (void)p;
   return updates_sparse_values(node);
 }
 
-/* What an update changes. It is rounded the same whatever the plan: by step, name and operator. */
+/* Returns a variable that an update changes. It is rounded by step, name and operator, the same whatever the
+ * plan. */
 static struct updated updated_input(const struct kernel *kernel, void *const *in, int32_t i,
                                     const struct run_context *context) {
   const struct stored x = stored_input(kernel, in, i);
@@ -395,14 +396,14 @@ static struct updated updated_input(const struct kernel *kernel, void *const *in
       context->share.first};
 }
 
-/* Elements that a kernel works on. */
+/* Returns the number of elements that a kernel works on. */
 static int64_t count_of(const struct kernel *kernel, const struct run_context *context) {
   return context->share.whole > 0 ? context->share.count : (int64_t)cpu_kernel(kernel)->count;
 }
 #define CHANGED(i) updated_input(kernel, in, i, context)
 #define GIVEN(i)   stored_input(kernel, in, i)
 
-/* `call`: a kernel's arguments behind the count, from the attributes a, the rate and the number of the
+/* `call`: a kernel's arguments after the count, from the attributes a, the rate and the number of the
  * update. */
 #define UPDATE(id, ...)                                                                                      \
   RUN(run_##id) {                                                                                            \
@@ -443,9 +444,9 @@ UPDATE(clear, CHANGED(0))
 UPDATE(momentum_begin, GIVEN(0), CHANGED(1), a->momentum, a->weight_decay)
 UPDATE(momentum_end, CHANGED(0), GIVEN(1), rate)
 
-/* ---- Clipping: of gradients as they lie ---- */
+/* ---- Clipping: of gradients in their memory order ---- */
 
-/* Each part is a sum of its own, so that ranks that have some of them give the bits of one process. */
+/* Sums each part alone, so that ranks that have some of them give the bits of one process. */
 RUN(run_squared_norm) {
   const float unit = run_gradient_unit(context);
   const struct share share = context->share;

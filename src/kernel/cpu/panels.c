@@ -1,8 +1,8 @@
-/* Products with weights [outputs, inputs] that are stored in blocks: y = x W^T + b and dx = dy W. A panel of
- * W at a time becomes numbers in the workspace, some of its rows for y and some of its columns for dx, and
- * gives these columns of the result. So W as numbers is never there whole, and each element is one sum,
- * though oneDNN may add in another order than for the whole W. Panels depend on shapes alone, not on the
- * plan. */
+/* Products with weights [outputs, inputs] that are stored in blocks: y = x W^T + b and dx = dy W. One panel
+ * of W at a time is turned into numbers in the workspace, some of its rows for y and some of its columns for
+ * dx, and gives these columns of the result. So not all of W exists as numbers at once, and each element is
+ * one sum, though oneDNN may add in another order than for all of W. Panels depend on shapes alone, not on
+ * the plan. */
 #include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
 
@@ -17,7 +17,8 @@ struct panels {
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* So that a panel, of lines of `line` bytes, takes about PANEL_BYTES: `unit` lines or more. */
+/* Returns the lines of a panel, `unit` or more, so that it takes about PANEL_BYTES; a line has `line`
+ * bytes. */
 static int64_t panel_size(int64_t count, int64_t line, int64_t unit) {
   const int64_t fits = PANEL_BYTES / line / unit * unit;
   return at_most(count, fits > unit ? fits : unit);
@@ -51,7 +52,7 @@ static void *element_at(void *data, neap_dtype dtype, int64_t i) {
   return (unsigned char *)data + dtype_bytes(dtype, (uint64_t)i);
 }
 
-/* Columns [first, first + size) of the result. */
+/* Computes columns [first, first + size) of the result. */
 static neap_status multiply(const struct kernel *kernel, int64_t first, int64_t size, void *a, void *bias,
                             void *c, void *workspace) {
   const struct panels *s = cpu_kernel(kernel)->panels;

@@ -1,12 +1,12 @@
-/* Recurrent layers: for each time a product with the recurrent weights, oneDNN's, and a cell of our own.
+/* Recurrent layers: for each time a product with the recurrent weights, by oneDNN, and a cell of our own.
  *
- * The rows of a time lie together. What is stored in 16 bits is converted time by time, the weights once a
- * call. The weights lie packed, as oneDNN likes them, since every time reads them. */
+ * The rows of a time are adjacent. Tensors of 16 bits are converted time by time, the weights once for each
+ * call. The weights are packed in oneDNN's preferred order, since every time reads them. */
 #include <string.h>
 
 #include "kernel/cpu/operator.h"
 
-/* Of the gradient of weights: sums of products over some rows, this many at once. */
+/* For the gradient of weights: sums of products over this number of rows at once. */
 struct row_products {
   int64_t count, chunk;                            /* rows: of all, of a chunk */
   const struct dnn_primitive *first, *more, *rest; /* the first chunk; those after it; one of fewer rows */
@@ -30,7 +30,7 @@ struct cursor {
   uint64_t used;
 };
 
-/* One after the other: where a place is depends on those taken before. */
+/* Takes memory; its place depends on those taken before. */
 static float *take(struct cursor *c, int64_t elements) {
   float *place = c->base != NULL ? (void *)(c->base + c->used) : NULL;
   const uint64_t bytes = (uint64_t)elements * sizeof(float);
@@ -38,7 +38,7 @@ static float *take(struct cursor *c, int64_t elements) {
   return place;
 }
 
-/* Where 16 bits are converted; f32 is used where it is. */
+/* Takes memory for converting 16 bits; f32 is used where it is. */
 static float *take_converted(struct cursor *c, const struct recurrent_kernel *r, int64_t elements) {
   return r->storage == NEAP_F32 ? NULL : take(c, elements);
 }
@@ -49,7 +49,7 @@ static void *time_at(const struct recurrent_kernel *r, void *data, int64_t t, in
   return (unsigned char *)data + (int64_t)bytes_of(r->storage) * t * r->rows * width;
 }
 
-/* `count` elements as f32: where they are, or in the buffer. */
+/* Returns `count` elements as f32: their own memory, or the buffer. */
 static float *read_elements(const struct kernel *kernel, void *data, int64_t count, float *buffer) {
   if (R->storage == NEAP_F32) return data;
   K->widen(R->storage, count, data, buffer);
@@ -59,7 +59,7 @@ static float *read_time(const struct kernel *kernel, void *data, int64_t t, int6
   return read_elements(kernel, time_at(R, data, t, width), R->rows * width, buffer);
 }
 
-/* Where the f32 of a time is to be made; and how it then gets to where it is stored. */
+/* Returns where to make the f32 of a time; and stores it. */
 static float *place_time(const struct kernel *kernel, void *data, int64_t t, int64_t width, float *buffer) {
   return R->storage == NEAP_F32 ? time_at(R, data, t, width) : buffer;
 }
@@ -67,7 +67,7 @@ static void write_time(const struct kernel *kernel, void *data, int64_t t, int64
   if (R->storage != NEAP_F32) K->narrow(R->storage, R->rows * width, made, time_at(R, data, t, width));
 }
 
-/* What is given, or zeros. */
+/* Copies the given values, or zeros. */
 static void begin_with(const struct kernel *kernel, const float *given, int64_t count, float *place) {
   if (given == NULL)
     memset(place, 0, (size_t)count * sizeof *place);
@@ -75,7 +75,7 @@ static void begin_with(const struct kernel *kernel, const float *given, int64_t 
     K->copy_rows(1, count, given, count, place, count);
 }
 
-/* The state before the first time: what is given in its storage, or zeros. */
+/* Returns the state before the first time: the given one, or zeros. */
 static const float *initial_state(const struct kernel *kernel, void *h0, float *buffer) {
   const int64_t count = R->rows * R->width;
   if (h0 != NULL) return read_elements(kernel, h0, count, buffer);
@@ -95,7 +95,8 @@ static struct recurrent_kernel recurrent_of(const struct tensor *sequence, const
                                    .initial = h0 != NULL};
 }
 
-/* Input 1 is the weights. Where the primitive likes them as they are, they lie in row-major order by name. */
+/* Prepares the product; input 1 is the weights. If the primitive takes them unpacked, they are named
+ * row-major. */
 static neap_status prepare_product(struct cpu *cpu, const struct node *node, struct preparation *p,
                                    enum dnn_pass pass, bool addend, struct recurrent_kernel *r,
                                    const struct dnn_primitive **primitive) {
@@ -110,7 +111,7 @@ static neap_status prepare_product(struct cpu *cpu, const struct node *node, str
   return NEAP_OK;
 }
 
-/* `used`: bytes of workspace, behind which is the primitive's. */
+/* Finishes the preparation; the primitive's workspace follows the `used` bytes. */
 static neap_status finish(const struct cpu *cpu, struct preparation *p, const struct recurrent_kernel *r,
                           const struct dnn_primitive *primitive, uint64_t used, kernel_run *run) {
   const struct cpu_kernel kernel = {.primitive = primitive,
@@ -193,7 +194,7 @@ static struct lstm_backward_places lstm_backward_places(const struct recurrent_k
   return at;
 }
 
-/* The cell states: before the first time, then after each. */
+/* Recomputes the cell states: before the first time, then after each. */
 static void find_states(const struct kernel *kernel, void *const *in, const struct lstm_backward_places *at) {
   const int64_t count = R->rows * R->width;
   begin_with(kernel, in[2], count, at->states);
@@ -318,7 +319,7 @@ static struct gru_backward_places gru_backward_places(const struct recurrent_ker
   return at;
 }
 
-/* The gradient of the state before the first time. */
+/* Writes the gradient of the state before the first time. */
 static neap_status write_first(const struct kernel *kernel, const struct gru_backward_places *at, void *dh0) {
   float *place = place_time(kernel, dh0, 0, R->width, at->dh);
   K->add(R->rows * R->width, at->dh, at->product, place);
@@ -362,7 +363,8 @@ CPU_OPERATOR(gru_backward, TYPES_FLOAT) {
 
 /* ---- Gradient of the weights ---- */
 
-/* Sums over `count` rows of products of gradients and states; `begun`: they are added to what is there. */
+/* Makes sums over `count` rows of products of gradients and states; `begun`: they are added to earlier
+ * sums. */
 static neap_status make_products(struct cpu *cpu, const struct recurrent_kernel *r, int64_t count, bool begun,
                                  struct row_products *products, uint64_t *scratchpad) {
   const uint64_t row = (uint64_t)(r->gates + r->width) * sizeof(float), rows = cpu->part_bytes / row;

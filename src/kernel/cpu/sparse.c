@@ -5,7 +5,7 @@
 #include "kernel/random_stream.h"
 #include "rewrite/rewrite.h"
 
-/* Where a parameter's values begin; in bounds, also where the offset was not written yet. */
+/* Returns where a parameter's values begin; within bounds even if the offset was not written yet. */
 static int64_t offset_in(const struct tensor *pool, const void *offset) {
   const int64_t at = *(const int32_t *)offset;
   return at >= 0 && at < pool->elements ? at : 0;
@@ -15,7 +15,8 @@ static void *element(const struct tensor *pool, void *data, int64_t i) {
   return (unsigned char *)data + dtype_bytes(pool->dtype, (uint64_t)i);
 }
 
-/* Those of a parameter whose values begin at `first`. `indices`: of all; NULL: positions are bits. */
+/* Returns the positions of a parameter whose values begin at `first`. `indices`: of all; NULL: positions are
+ * bits. */
 static struct positions positions_from(const void *positions, const void *indices, int64_t first) {
   return indices == NULL
              ? (struct positions){.bits = positions}
@@ -32,7 +33,7 @@ RUN(run_densify) {
   return NEAP_OK;
 }
 
-/* By the bytes of what it makes: of the pool it reads a part. */
+/* Costs count the bytes of the result, as only a part of the pool is read. */
 CPU_OPERATOR(densify, TYPES_FLOAT) {
   static const double share = 0.4; /* of a copy's bytes a second */
   p->inputs[DENSIFY_VALUES] = p->inputs[DENSIFY_OFFSET] = p->inputs[DENSIFY_INDICES] = ROW_MAJOR;
@@ -80,7 +81,7 @@ bool updates_sparse_values(const struct node *node) {
   return node->update_count > 0 && node->input_count > OF_LAYERS && node->op != OP_ACCUMULATE_SPARSE;
 }
 
-/* Where the values of a parameter begin; behind the last one: where all end. */
+/* Returns where the values of a parameter begin; for the number after the last one, where all end. */
 static int64_t begin_of(const struct kernel *kernel, void *const *in, int32_t layer) {
   const int32_t input = OF_LAYERS + LAYER_INPUTS * layer;
   return input < kernel_node(kernel)->input_count ? *(const int32_t *)in[input]

@@ -1,5 +1,5 @@
-/* How fast this processor and its memory are: the best of several runs, since whatever else the machine does
- * only ever takes time away. */
+/* The speed of this processor and its memory: the best of several runs, since other work on the machine only
+ * slows them down. */
 #include "kernel/cpu/speed.h"
 
 #include <omp.h>
@@ -10,13 +10,13 @@
 #include "base/clock.h"
 #include "kernel/cpu/isa/kernels.h"
 
-/* Of one thing that is measured: runs until this many in a row were no better, within limits of time. The
- * least is several time slices of the system, in some of which all threads run. */
+/* Limits of one measurement: it runs until this number in a row were no better, within limits of time. The
+ * least time is several time slices of the system, in some of which all threads run. */
 enum { RUNS_IN_VAIN = 6 };
 static const double better = 1.005 /* less is noise */, least_seconds = 0.03, most_seconds = 0.15;
 
-/* The arrays of a copy lie far outside of the largest cache, within these limits; or in half of the smaller
- * cache that a core has for itself. */
+/* The arrays of a copy are far larger than the largest cache, within these limits; or fill half of the
+ * smaller cache that each core has. */
 enum {
   FAR_TIMES = 2,
   FAR_LEAST = 64 << 20,
@@ -33,7 +33,7 @@ struct measurement {
   int64_t near; /* of them, that a thread copies again and again in its cache */
 };
 
-/* Runs once; gives how much a second was done: FLOPs, or bytes read and written. */
+/* Runs once; returns the work done in a second: FLOPs, or bytes read and written. */
 typedef double run_once(const struct measurement *m);
 
 static double best_rate(const struct measurement *m, run_once *run) {
@@ -50,7 +50,7 @@ static double best_rate(const struct measurement *m, run_once *run) {
 
 /* ---- What is run ---- */
 
-/* Of pieces that a thread does by itself its best one counts: another may have waited for the processor. */
+/* The best of pieces that a thread does alone counts: another may have waited for the processor. */
 enum { PIECES = 8 };
 
 static double compute_with(const struct measurement *m, double (*compute)(int64_t, double *)) {
@@ -97,7 +97,7 @@ static double copy_near(const struct measurement *m) {
   return all;
 }
 
-/* The threads share the memory's bandwidth: only what all do together counts. */
+/* Measures a copy by all threads together, as they share the memory's bandwidth. */
 static double copy_far_with(const struct measurement *m, void (*copy)(int64_t, const float *, float *)) {
   const double begin = clock_seconds();
 #pragma omp parallel num_threads(m->threads)
@@ -111,7 +111,7 @@ static double copy_far_with(const struct measurement *m, void (*copy)(int64_t, c
 static double copy_far(const struct measurement *m) { return copy_far_with(m, m->kernels->copy); }
 static double stream_far(const struct measurement *m) { return copy_far_with(m, m->kernels->stream_copy); }
 
-/* Each thread has a part of its own. Pages that nobody has written to would all be one page of zeros. */
+/* Writes each thread's own part. Pages that were never written would all be one page of zeros. */
 static void write_far(const struct measurement *m) {
 #pragma omp parallel num_threads(m->threads)
   {
@@ -121,7 +121,7 @@ static void write_far(const struct measurement *m) {
   }
 }
 
-/* ---- The whole ---- */
+/* ---- The measurement ---- */
 
 static int64_t within(int64_t value, int64_t least, int64_t most) {
   return value < least ? least : value > most ? most : value;
@@ -139,7 +139,8 @@ static void *map(size_t bytes) {
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* What one thread does several do too: where they seem not to, something else runs here. */
+/* Measures several threads. They are at least as fast as one: if they seem slower, something else is
+ * running. */
 static neap_speed measure(struct measurement *m, const neap_speed *one) {
   return (neap_speed){.threads = m->threads,
                       .f32_flops = larger(best_rate(m, multiply_adds), one->f32_flops),
@@ -170,7 +171,7 @@ neap_status cpu_measure_speed(int threads, neap_speed *one, neap_speed *all) {
   }
   if (m.x != NULL) munmap(m.x, (size_t)far);
   if (m.y != NULL) munmap(m.y, (size_t)far);
-  RETURN_IF(!mapped, NEAP_OUT_OF_MEMORY, "the system cannot provide %lld bytes to measure copies with",
-            2 * (long long)far);
+  RETURN_IF(!mapped, NEAP_OUT_OF_MEMORY,
+            "not enough memory to measure copies: the system cannot provide %lld bytes", 2 * (long long)far);
   return NEAP_OK;
 }

@@ -1,10 +1,10 @@
-/* Nodes that run in parts of some rows each, on kernels that know f32 alone.
+/* Runs nodes in parts of some rows each, on kernels that only take f32.
  *
- * A part is a node of its own, in a graph of its own, whose operands are f32 and have fewer rows. Its kernel
- * is the operator's. Before a part runs, its rows of operands of 16 bits are converted into the workspace;
- * after it, what it made is converted back. What all parts read, such as weights, is converted once. What
- * they give sums of, such as gradients of weights, is added up in f32; what such a sum begins with, an input
- * that it may lie in place of, is given to the first part alone. */
+ * A part is a node of its own, in its own graph, whose operands are f32 and have fewer rows. Its kernel is
+ * the operator's. Before a part runs, its rows of 16-bit operands are converted into the workspace; after it,
+ * its results are converted back. Operands that all parts read, such as weights, are converted once. Outputs
+ * that are sums over parts, such as gradients of weights, are added up in f32. The start of such a sum, an
+ * input that it may take the place of, is given only to the first part. */
 #include <string.h>
 
 #include "kernel/cpu/cpu.h"
@@ -52,7 +52,7 @@ static float *buffer_of(const struct running *r, const struct part_operand *o) {
   return (void *)(r->work + o->buffer);
 }
 
-/* What the part's kernel is given for an operand that lies at `data`. */
+/* Returns the memory that the part's kernel gets for an operand at `data`. */
 static void *give(const struct running *r, const struct part_operand *o, void *data) {
   if (o->how == SUMMED)
     return r->part > 0 ? r->work + o->share : o->converted ? (void *)buffer_of(r, o) : data;
@@ -71,8 +71,8 @@ static void narrow(const struct running *r, const struct part_operand *o, void *
   r->kernels->narrow(o->dtype, o->stored[r->last], buffer_of(r, o), place(data, o->dtype, first));
 }
 
-/* Of variables an update runs in parts where it is of sparse parameters' values: those are rounded at random
- * by the places that they have in dense tensors. All other updates round what they change themselves. */
+/* Stores a variable. An update only runs in parts for the values of sparse parameters, which are rounded at
+ * random by their places in the dense tensors. All other updates round their variables themselves. */
 static void narrow_variable(const struct running *r, const struct part_operand *o, int32_t operand,
                             const struct kernel *kernel, const struct run_context *context) {
   const int64_t first = o->how == CUT ? r->part * o->stored[0] : 0;
@@ -167,7 +167,7 @@ static int64_t elements_in(const struct tensor *t, struct memory_format format) 
                    (uint64_t)dtype_rows[t->dtype].block_elements);
 }
 
-/* The rows of the whole node: those of its first operand that is cut. */
+/* Returns the rows of the node: those of its first operand that is cut. */
 static int64_t count_rows(const struct splitting *s) {
   for (int32_t i = 0; i < s->node->input_count + s->node->output_count; i++) {
     const struct tensor *t = operand_of(s, i);
@@ -177,7 +177,7 @@ static int64_t count_rows(const struct splitting *s) {
   return 1;
 }
 
-/* An operand as a part of `rows` rows has it. */
+/* Returns an operand as a part of `rows` rows has it. */
 static struct tensor part_of_operand(const struct splitting *s, int32_t i, int64_t rows) {
   struct tensor t = *operand_of(s, i);
   t.view_of = -1;
@@ -193,7 +193,7 @@ static struct tensor part_of_operand(const struct splitting *s, int32_t i, int64
   return t;
 }
 
-/* The node over `rows` rows, in a graph of its own, and its kernel. `formats`: of inputs, then outputs. */
+/* Makes the node over `rows` rows, in its own graph, and its kernel. `formats`: of inputs, then outputs. */
 static neap_status make_part(const struct splitting *s, int64_t rows, struct memory_format *formats,
                              struct kernel *kernel, struct preparation *part) {
   struct neap_graph *graph;
@@ -233,8 +233,8 @@ static bool same_format(struct memory_format a, struct memory_format b) {
   return a.lanes == b.lanes && a.blocks == b.blocks && a.packed == b.packed;
 }
 
-/* Whether rows can be found in the memory of every operand that is cut: not where it is packed, nor where one
- * begins inside a byte; and what lies in place of an input is cut as it is. */
+/* Returns true if rows can be found in the memory of every operand that is cut: not if it is packed, nor if a
+ * row begins inside a byte. An output in place of an input must be cut like it. */
 static bool rows_lie_apart(const struct splitting *s, const struct memory_format *formats) {
   for (int32_t i = 0; i < s->node->input_count + s->node->output_count; i++) {
     const struct tensor *t = operand_of(s, i);
@@ -258,7 +258,7 @@ static uint64_t take(uint64_t *used, uint64_t bytes) {
   return at;
 }
 
-/* Rows of a part by the bytes of what is cut. */
+/* Chooses the rows of a part by the bytes of the operands that are cut. */
 static int64_t choose_rows(const struct splitting *s) {
   if (s->rows > 0) return s->rows < s->count ? s->rows : s->count;
   uint64_t bytes = 0;
@@ -274,8 +274,8 @@ static int64_t divisor_below(int64_t count, int64_t most) {
   return most;
 }
 
-/* Fills in the kernels of the parts. Where a last part of fewer rows wants other formats than the rest, parts
- * are made smaller so that they come out even. */
+/* Makes the kernels of the parts. If a last part of fewer rows wants other formats than the rest, makes parts
+ * smaller so that they are equal. */
 static neap_status make_parts(struct splitting *s, struct split_kernel *k, struct memory_format *formats,
                               struct preparation parts[2]) {
   const int32_t count = s->node->input_count + s->node->output_count;

@@ -1,5 +1,5 @@
-/* Operators on tensors of any shape, with kernels of our own, in row-major order; what works element by
- * element on equal shapes takes any format. */
+/* Operators on tensors of any shape, with kernels of our own, in row-major order; elementwise operators on
+ * equal shapes take any format. */
 #include <string.h>
 
 #include "kernel/cpu/operator.h"
@@ -17,7 +17,8 @@ static neap_status prepare_row_major(const struct cpu *cpu, const struct node *n
 
 /* ---- Strides ---- */
 
-/* Of dimension `i` of `y` in a tensor that is broadcast to it from the last dimension on. */
+/* Returns the stride of dimension `i` of `y` in a tensor that is broadcast to it from the last dimension
+ * on. */
 static int64_t stride_in(const struct tensor *t, const struct tensor *y, int32_t i) {
   const int32_t at = i - (y->rank - t->rank);
   if (at < 0 || t->dims[at] == 1) return 0;
@@ -26,7 +27,7 @@ static int64_t stride_in(const struct tensor *t, const struct tensor *y, int32_t
   return stride;
 }
 
-/* Appends a dimension; one that goes on where the last one ends is one with it. */
+/* Appends a dimension; one that continues the last one is merged with it. */
 static void add_dimension(struct strides *s, int64_t count, int64_t x, int64_t y) {
   if (count == 1) return;
   const int32_t last = s->rank - 1;
@@ -56,7 +57,7 @@ static struct strides broadcast_strides(const struct tensor *x, const struct ten
 
 /* ---- Two tensors ---- */
 
-/* Of equal shapes, as they lie: packed weight gradients, too. */
+/* Prepares two tensors of equal shapes in any format, packed weight gradients too. */
 static neap_status prepare_binary(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                                   struct preparation *p, kernel_run *alike, kernel_run *broadcast,
                                   float of_zeros) {
@@ -187,7 +188,7 @@ CPU_OPERATOR(loss_share, TYPE_F32) {
 
 /* ---- Rows by number ---- */
 
-/* Rows of a table that lies in blocks: each is made numbers where it goes. */
+/* Gathers rows of a table in blocks: each is turned into numbers in its place. */
 static void gather_blocks(const struct kernel *kernel, const void *table, const int32_t *ids, void *y) {
   const struct tensor *t = kernel_input(kernel, 0);
   const neap_dtype type = kernel_output(kernel, 0)->dtype;
@@ -235,7 +236,7 @@ CPU_OPERATOR(gather_backward, TYPES_FLOAT) {
 
 /* ---- States ---- */
 
-/* Rows are moved as they are stored; those that have no place in the state are left out. */
+/* Moves rows as they are stored; leaves out rows without a place in the state. */
 RUN(run_cache_write) {
   UNUSED;
   const struct tensor *state = kernel_input(kernel, CACHE_STATE), *rows = kernel_input(kernel, CACHE_ROWS);
@@ -250,7 +251,7 @@ RUN(run_cache_write) {
   return NEAP_OK;
 }
 
-/* By the bytes of the rows: the rest of the state is not touched. */
+/* Costs count the bytes of the rows: the rest of the state is not touched. */
 CPU_OPERATOR(cache_write, TYPES_FLOAT) {
   static const double share = 0.4; /* of a copy's bytes a second */
   const struct tensor *rows = node_input(graph, node, CACHE_ROWS);
@@ -273,7 +274,7 @@ CPU_OPERATOR(sum, TYPE_F32) {
   return prepare_row_major(state, node, p, run_sum, (struct cpu_kernel){0});
 }
 
-/* What is before the axis, of it and behind it. */
+/* The sizes before the axis, of it and after it. */
 struct around {
   int64_t outer, count, inner;
 };
@@ -326,8 +327,8 @@ RUN(run_row_norm) {
               out[2]);
   return NEAP_OK;
 }
-/* Rows that a norm takes as f32 alone: too long ones, and where x, y and their gradients differ in type or
- * gamma and beta are not f32. */
+/* Returns true for rows that a norm only takes as f32: too long ones, or if x, y and their gradients differ
+ * in type or gamma and beta are not f32. */
 static bool rows_differ(const struct neap_graph *graph, const struct node *node,
                         const struct preparation *p) {
   (void)p;

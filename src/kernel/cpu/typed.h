@@ -1,10 +1,10 @@
-/* Operands in their types, as kernels that take any storage see them. */
+/* Operands with their types, for kernels that take any storage. */
 #ifndef NEAP_KERNEL_CPU_TYPED_H
 #define NEAP_KERNEL_CPU_TYPED_H
 
 #include "kernel/cpu/cpu.h"
 
-/* Input `i`; without data where it is not given. */
+/* Returns input `i`, without data if it is not given. */
 static inline struct stored stored_input(const struct kernel *kernel, void *const *in, int32_t i) {
   const struct tensor *x = kernel_input(kernel, i);
   return x != NULL ? (struct stored){x->dtype, in[i]} : (struct stored){NEAP_F32, NULL};

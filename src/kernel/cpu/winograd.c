@@ -12,9 +12,9 @@ enum {
   WEIGHTS = 9 /* of a kernel */
 };
 
-/* How large blocks are, which fill a good part of a second-level cache. More channels of results save
- * transforms of windows, more tiles those of kernels that are not kept. Measured. Where less memory has to
- * do, blocks are halved: their tiles each time, their channels every other time. */
+/* The sizes of blocks, which fill a good part of a second-level cache. More channels of results save
+ * transforms of windows, more tiles save those of kernels that are not kept. Measured. With less memory,
+ * blocks are halved: their tiles each time, their channels every other time. */
 struct sizes {
   int64_t inputs, outputs; /* channels at most */
   int64_t block;           /* floats of windows and results at most */
@@ -23,7 +23,7 @@ enum { MOST_HALVINGS = 4 }; /* then they are as small as they get */
 static const struct sizes with_kept = {64, 128, 150 << 10}, without = {32, 64, 225 << 10},
                           of_sums = {64, 64, 150 << 10};
 
-/* Kernels at the points are kept where they are few, and small beside the operands. */
+/* Kernels at the points are kept if they are few, and small compared with the operands. */
 static const int64_t kept_most = 5 << 19; /* floats */
 static const double kept_share = 0.4;
 
@@ -32,13 +32,12 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 static int64_t blocks(int64_t count, int64_t most) { return (count + most - 1) / most; }
 
-/* Blocks of at most `most`, as even as whole units let them be. */
+/* Returns a block size of at most `most` that makes blocks as even as complete units allow. */
 static int64_t even_block(int64_t count, int64_t most, int64_t unit) {
   return up(blocks(count, blocks(count, most)), unit);
 }
 
-/* Points lie an odd number of lines apart: were it a power of two, they would share a few sets of the caches.
- */
+/* Points are an odd number of lines apart: with a power of two, they would share a few sets of the caches. */
 static int64_t point_of(int64_t elements) { return up(elements, 2 * LINE) + LINE; }
 
 static struct winograd_matrix rows_matrix(int64_t rows, int64_t columns) {
@@ -64,7 +63,7 @@ static bool keeps_weights(const struct winograd *w) {
          (double)kept * sizeof(float) <= kept_share * operands;
 }
 
-/* Blocks of tiles are as large as fits, and their number is a multiple of the threads. */
+/* Chooses blocks of tiles: as large as fits, their number a multiple of the threads. */
 static void choose_blocks(struct winograd *w, int halvings) {
   const struct sizes sizes = w->pass == WINOGRAD_BACKWARD_WEIGHTS ? of_sums : w->kept ? with_kept : without;
   const int narrower = halvings / 2;
@@ -125,7 +124,7 @@ bool winograd_plan(struct activation x, struct activation y, int64_t top, int64_
   return fit;
 }
 
-/* ---- Which shapes ---- */
+/* ---- Choosing shapes ---- */
 
 static bool takes_format(struct activation a) {
   return a.channels >= WINOGRAD_LANES && (a.lanes == a.channels || a.lanes == 8 || a.lanes == 16);
@@ -135,8 +134,8 @@ bool winograd_takes(struct activation x, struct activation y, int64_t height, in
   return height == 3 && width == 3 && takes_format(x) && takes_format(y);
 }
 
-/* What a convolution costs, in FLOPs of products as fast as oneDNN's direct ones: a product at the points and
- * what hides behind it, then transforms by channel of a tile or by kernel. Measured. */
+/* Returns the cost of a convolution, in FLOPs of products as fast as oneDNN's direct ones: a product at the
+ * points and the work that it hides, then transforms by channel of a tile or by kernel. Measured. */
 static double cost(const struct winograd *w) {
   static const double product = 1.5, window = 950, result = 700, kernel = 1000;
   const double inputs = (double)w->weights.inputs, outputs = (double)w->weights.outputs,
@@ -153,7 +152,7 @@ static double cost(const struct winograd *w) {
          kernel * inputs * outputs * by_tiles;
 }
 
-/* That of all three passes, and of direct convolutions that do them at `speed` times that of f32. */
+/* Returns the cost of all three passes; and that of direct convolutions at `speed` times the speed of f32. */
 static double costs(const struct winograd plans[WINOGRAD_PASSES]) {
   double sum = 0;
   for (int pass = 0; pass < WINOGRAD_PASSES; pass++) sum += cost(&plans[pass]);
@@ -193,14 +192,14 @@ static int64_t blocks_of_weights(const struct winograd *w) {
   return blocks(w->weights.outputs, w->output_block) * blocks(w->weights.inputs, w->input_block);
 }
 
-/* Whether sums of the gradient by kernels are made block by block in a thread's room: it is of 16 bits and
- * has one part. */
+/* Returns true if sums of the gradient by kernels are made block by block in a thread's memory: it is of 16
+ * bits and has one part. */
 static bool sums_by_block(const struct winograd *w) {
   return w->pass == WINOGRAD_BACKWARD_WEIGHTS && w->weights.storage != NEAP_F32 && w->parts == 1;
 }
 
-/* How many parts have sums of the whole gradient in the workspace: the first part of f32 sums in the gradient
- * itself. */
+/* Returns how many parts have sums of all of the gradient in the workspace: the first part of f32 sums in the
+ * gradient itself. */
 static int parts_apart(const struct winograd *w) {
   return sums_by_block(w) ? 0 : w->parts - (w->weights.storage == NEAP_F32);
 }
@@ -224,7 +223,7 @@ size_t winograd_workspace(const struct winograd *w) {
   return (size_t)(shared_elements(w) + w->threads * own_elements(w)) * sizeof(float);
 }
 
-/* What a thread works in. */
+/* The memory of a thread. */
 struct room {
   float *from, *to, *weights, *sums;
 };
@@ -256,7 +255,7 @@ static struct winograd_weights weights_in(const struct winograd *w, int64_t outp
   return part;
 }
 
-/* Where a block of kernels is kept. */
+/* Returns where a block of kernels is kept. */
 static float *kept_weights(const struct winograd *w, float *workspace, const struct winograd_weights *part) {
   const int64_t row = blocks(w->weights.inputs, w->input_block);
   return workspace +
@@ -279,7 +278,7 @@ struct operands {
   float *workspace;
 };
 
-/* One block of tiles and of result channels. */
+/* Convolves one block of tiles and of result channels. */
 static void convolve_block(const struct winograd *w, const struct cpu_kernels *k, const struct operands *o,
                            int64_t first, int64_t output) {
   const struct room room = room_of(w, o->workspace);
@@ -322,7 +321,7 @@ void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, co
 
 /* ---- Gradient by the kernels ---- */
 
-/* Sums at the points, of one block of kernels over the tiles [begin, end). */
+/* Sums at the points, for one block of kernels over the tiles [begin, end). */
 static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
                       int64_t output, int64_t input, int64_t begin, int64_t end, const struct room *room) {
   for (int64_t t = begin; t < end; t += w->tile_block) {
@@ -346,7 +345,7 @@ static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, con
   }
 }
 
-/* A block of kernels as if it were all of them. */
+/* Returns a block of kernels as if it were all of them. */
 static struct winograd_weights alone(struct winograd_weights block) {
   block.outputs = block.output_count;
   block.inputs = block.input_count;
@@ -356,7 +355,7 @@ static struct winograd_weights alone(struct winograd_weights block) {
   return block;
 }
 
-/* Sums of a block to its place in the gradient. */
+/* Stores the sums of a block in the gradient. */
 static void narrow_block(const struct winograd_weights *block, const struct cpu_kernels *k, const float *sums,
                          void *dw) {
   const int64_t row = WEIGHTS * block->input_count;
@@ -366,8 +365,8 @@ static void narrow_block(const struct winograd_weights *block, const struct cpu_
   }
 }
 
-/* The gradient of one block of kernels over a part of the tiles, some at a time: sums of sums are more
- * accurate than one of all. */
+/* Makes the gradient of one block of kernels over a part of the tiles, some at a time: sums of sums are more
+ * accurate than one sum. */
 static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
                       int part, int64_t output, int64_t input, void *dw, float *workspace) {
   enum { SUMMED = 1024 }; /* tiles */

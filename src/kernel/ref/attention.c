@@ -16,7 +16,7 @@ struct attention {
   uint64_t seed, stream;
 };
 
-/* `places`: the slot. */
+/* Returns the attention of a node; `places`: the slot. */
 static struct attention attention_of(const struct kernel *kernel, void *const *in, int32_t places,
                                      const struct run_context *context) {
   struct attention t = {.s = attention_shape_of(kernel->graph, kernel_node(kernel)),
@@ -37,7 +37,7 @@ static struct attention attention_of(const struct kernel *kernel, void *const *i
   return t;
 }
 
-/* Where row i of a head of queries begins, and row j of the head of keys that it reads. */
+/* Return where row i of a head of queries begins, and row j of the head of keys that it reads. */
 static int64_t query_at(const struct attention *t, int64_t n, int64_t h, int64_t i) {
   return (n * t->s.queries + i) * t->query_row + h * t->s.depth;
 }
@@ -68,13 +68,13 @@ static double score(const struct attention *t, int64_t n, int64_t h, int64_t i, 
   return cap > 0 ? cap * tanh(s / cap) : s;
 }
 
-/* The derivative of a score by what it is before its cap. */
+/* Returns the derivative of a score by its value before the cap. */
 static double score_slope(const struct attention *t, double score) {
   const double cap = (double)t->a->cap;
   return cap > 0 ? 1 - score / cap * (score / cap) : 1;
 }
 
-/* What dropout multiplies a weight by. */
+/* Returns the factor of a weight after dropout. */
 static double kept(const struct attention *t, int64_t n, int64_t h, int64_t i, int64_t j) {
   const double p = (double)t->a->probability;
   if (p == 0) return 1;
@@ -107,7 +107,7 @@ RUN(run_attention) {
   return NEAP_OK;
 }
 
-/* What query i adds to the gradients of keys and values; and its own gradient. */
+/* Adds the contributions of query i to the gradients of keys and values, and makes its own gradient. */
 static void attend_backward(const struct attention *t, int64_t n, int64_t h, int64_t i, const double *y,
                             double log_sum, const double *dy, double *dq, double *dk, double *dv) {
   const int64_t depth = t->s.depth;
@@ -126,7 +126,7 @@ static void attend_backward(const struct attention *t, int64_t n, int64_t h, int
   }
 }
 
-/* The gradients are added up in the workspace: they may lie where the operands do. */
+/* Adds up the gradients in the workspace, as they may be in the operands' place. */
 RUN(run_attention_backward) {
   const struct attention t = attention_of(kernel, in, ATTENTION_BACK_PLACES, context);
   const double *y = in[4], *log_sum = in[5], *dy = in[6];

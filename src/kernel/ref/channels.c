@@ -4,7 +4,7 @@
 
 #include "kernel/ref/ref.h"
 
-/* A tensor around one axis: elements before it, of it, behind it. */
+/* A tensor around one axis: elements before it, of it, after it. */
 struct axis {
   int64_t outer, count, inner;
 };
@@ -60,8 +60,8 @@ RUN(run_slice_backward) {
   return NEAP_OK;
 }
 
-/* The sums of Krizhevsky et al. 2012, section 3.3, with alpha over the size of the window, of one pixel's
- * channels, which lie `stride` apart. */
+/* Returns the sum of Krizhevsky et al. 2012, section 3.3, with alpha divided by the size of the window, for
+ * one pixel's channels, which are `stride` apart. */
 static double response(const struct response_attributes *a, const double *x, int64_t channels, int64_t stride,
                        int64_t c) {
   double sum = 0;

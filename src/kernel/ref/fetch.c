@@ -1,11 +1,11 @@
-/* Parameters that are not whole in memory. */
+/* Reads parameters that are not in memory completely. */
 #include "base/quantised.h"
 #include "kernel/ref/ref.h"
 
 RUN(run_fetch) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
 RUN(run_all_gather) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
 
-/* Rows of a table, which are read into the workspace. */
+/* Reads rows of a table into the workspace. */
 RUN(run_fetch_rows) {
   const struct tensor *table = kernel_input(kernel, 0);
   const int64_t width = table->dims[1];

@@ -1,4 +1,4 @@
-/* A linear layer and cross-entropy behind it: row by row. */
+/* A linear layer followed by cross-entropy: row by row. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ static bool counts(const struct loss_attributes *a, int32_t label, int64_t class
   return label >= 0 && label < classes && label != a->ignored;
 }
 
-/* The label of a row of this part. */
+/* Returns the label of a row of this part. */
 static int32_t label_of(const struct kernel *kernel, const int32_t *labels, int64_t row) {
   const int64_t times = ATTRIBUTES->loss.times, r = ATTRIBUTES->loss.first + row;
   const int64_t count = times > 0 ? kernel_input(kernel, LOSS_LABELS)->elements / times : 1;
@@ -103,7 +103,7 @@ static RUN(gradients_of_all) {
   return NEAP_OK;
 }
 
-/* Weights that lie on disk are read into the workspace. */
+/* Reads weights on disk into the workspace. */
 static neap_status run_with_weights(kernel_run *run, const struct kernel *kernel, void *const *in,
                                     void *const *out, void *workspace, const struct run_context *context) {
   enum { INPUTS = LOSS_BACK_GRADIENT + 1 };

@@ -7,13 +7,13 @@ static bool counts(const struct loss_attributes *a, int32_t label, int64_t class
   return label >= 0 && label < classes && label != a->ignored;
 }
 
-/* Logits of one row or pixel: `classes` of them, `stride` apart. */
+/* The logits of one row or pixel: `classes` of them, `stride` apart. */
 struct row {
   const double *x;
   int64_t classes, stride;
 };
 
-/* Row i of logits [N, classes, pixels...]: pixel i % pixels of image i / pixels. */
+/* Returns the offset of row i of logits [N, classes, pixels...]: pixel i % pixels of image i / pixels. */
 static int64_t row_offset(struct shape s, int64_t i) {
   return i / (s.h * s.w) * s.c * s.h * s.w + i % (s.h * s.w);
 }
@@ -29,7 +29,7 @@ static double log_sum(struct row r) {
   return most + log(sum);
 }
 
-/* What rows have besides logits and labels. */
+/* The data of rows besides logits and labels. */
 struct labelling {
   const struct loss_attributes *attributes;
   int64_t classes;
@@ -47,7 +47,7 @@ static bool row_counts(const struct labelling *l, int64_t i) {
          (l->others == NULL || counts(l->attributes, l->others[i], l->classes));
 }
 
-/* The share of class c in row i, without smoothing. */
+/* Returns the share of class c in row i, without smoothing. */
 static double label_share(const struct labelling *l, int64_t i, int64_t c) {
   if (l->others == NULL) return c == l->labels[i];
   return (c == l->labels[i] ? l->shares[i] : 0) + (c == l->others[i] ? 1 - l->shares[i] : 0);
@@ -59,7 +59,7 @@ static double wanted(const struct labelling *l, int64_t i, int64_t c) {
   return l->weights != NULL ? l->weights[c] * share : share;
 }
 
-/* What row i counts by in the mean. */
+/* Returns the weight of row i in the mean. */
 static double row_weight(const struct labelling *l, int64_t i) {
   double weight = 0;
   if (l->weights == NULL) return 1;

@@ -4,15 +4,15 @@
 
 #include "kernel/ref/ref.h"
 
-/* Of tensors that begin with a sequence's dimensions. */
+/* The sizes of tensors that begin with a sequence's dimensions. */
 struct sequence {
   int64_t times, rows, width; /* width: of the state */
 };
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* Row `n` at time `t` of a tensor as wide as `width`; the row of the state before time t: of y, or of what
- * was there at the beginning, NULL where that is zeros. */
+/* Return row `n` at time `t` of a tensor of this width; and the row of the state before time t: of y, or of
+ * the first state, NULL if that is zeros. */
 static double *row_at(struct sequence s, void *data, int64_t t, int64_t n, int64_t width) {
   return (double *)data + (t * s.rows + n) * width;
 }
@@ -21,7 +21,7 @@ static const double *state_before(struct sequence s, void *y, const double *h0, 
   return h0 != NULL ? h0 + n * s.width : NULL;
 }
 
-/* Row j of w [..., width] times a state. */
+/* Returns row j of w [..., width] times a state. */
 static double product(const double *w, int64_t j, const double *h, int64_t width) {
   double sum = 0;
   if (h != NULL) FOR(k, width) sum += w[j * width + k] * h[k];
@@ -58,7 +58,7 @@ RUN(run_lstm) {
   return NEAP_OK;
 }
 
-/* Gradients before the activations of one row at one time, in place of the gates; dc becomes that of the
+/* Replaces the gates of one row at one time by the gradients before their activations; dc becomes that of the
  * time before. */
 static void lstm_backward(int64_t width, const double *a, const double *before, const double *c,
                           const double *dh, double *dc, double *da) {
@@ -73,7 +73,7 @@ static void lstm_backward(int64_t width, const double *a, const double *before, 
   }
 }
 
-/* Row by row. `workspace`: the row's cell states before and after each time, then dh and dc. */
+/* Works row by row. `workspace`: the row's cell states before and after each time, then dh and dc. */
 RUN(run_lstm_backward) {
   UNUSED;
   const struct tensor *gates = kernel_input(kernel, 0);
@@ -103,7 +103,7 @@ RUN(run_lstm_backward) {
   return NEAP_OK;
 }
 
-/* Cho et al. 2014, with the reset gate behind the product, as PyTorch has it. */
+/* Cho et al. 2014, with the reset gate after the product, as in PyTorch. */
 RUN(run_gru) {
   UNUSED;
   const struct tensor *x = kernel_input(kernel, 0);
@@ -127,8 +127,8 @@ RUN(run_gru) {
   return NEAP_OK;
 }
 
-/* The same of a GRU: gradients of what the input gave and of what the state gave; dh becomes its direct
- * share in the state before, without what the product with the weights adds. */
+/* The same for a GRU: gradients of the input's part and of the state's part; dh becomes its direct share in
+ * the state before, without the part through the product with the weights. */
 static void gru_backward(int64_t width, const double *a, const double *before, double *dh, double *dx,
                          double *dgates) {
   FOR(j, width) {

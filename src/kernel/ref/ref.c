@@ -1,4 +1,5 @@
-/* The reference backend: plain loops over row-major doubles, one function an operator, obviously right. */
+/* The reference backend: plain loops over row-major doubles, one function for each operator, obviously
+ * correct. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 
 /* ---- Convolution ---- */
 
-/* Some products of a convolution: an element of w with `count` neighbours in a row of y, and what they meet
- * in x, `stride` apart. */
+/* Visits some products of a convolution: an element of w with `count` neighbours in a row of y, and their
+ * partners in x, `stride` apart. */
 typedef void products(void *sums, int64_t x, int64_t stride, int64_t w, int64_t y, int64_t count);
 
 /* Walks every product of a convolution of x [N, C, H, W] with w [K, C / groups, R, S] to y [N, K, H', W']. */
@@ -192,12 +193,12 @@ RUN(run_batch_norm_statistics) {
   return NEAP_OK;
 }
 
-/* Of the ReLU behind batch norm. */
+/* Returns the ceiling of the ReLU after batch norm. */
 static double ceiling_of(const struct batch_norm_attributes *a) {
   return a->ceiling != 0 ? (double)a->ceiling : INFINITY;
 }
 
-/* That ReLU, of what is not NaN. */
+/* Applies that ReLU to a number that is not NaN. */
 static double cut_off(double x, const struct batch_norm_attributes *a) {
   if (!a->relu || isnan(x)) return x;
   return fmax(0, fmin(x, ceiling_of(a)));
@@ -218,8 +219,8 @@ RUN(run_batch_norm) {
   return NEAP_OK;
 }
 
-/* Ioffe & Szegedy 2015, section 3, through the batch statistics unless they are fixed. dx may lie where dy, x
- * or the addend does: each channel's sums are made before any of its elements is written. */
+/* Ioffe & Szegedy 2015, section 3, through the batch statistics unless they are fixed. dx may be in place of
+ * dy, x or the addend: each channel's sums are made before any of its elements is written. */
 RUN(run_batch_norm_backward) {
   UNUSED;
   const struct shape s = shape_of(kernel_input(kernel, 0));
@@ -311,7 +312,7 @@ RUN(run_relu_mask_backward) {
   return NEAP_OK;
 }
 
-/* As the type that a cast names holds it: the tensor itself was widened. f32 means f64 here. */
+/* Rounds as a cast to this type does; the tensor itself was widened. f32 means f64 here. */
 static double rounded(double x, neap_dtype dtype) {
   const float f = (float)x;
   switch (dtype) {
@@ -376,7 +377,7 @@ static int64_t pixel(const struct pool_attributes *a, struct shape sx, int64_t n
             j * a->stride - a->padding + index % a->size);
 }
 
-/* The index where ReLU before the pool leaves nothing; windows are smaller. */
+/* The index for a window in which ReLU before the pool leaves nothing; windows are smaller. */
 enum { NO_WINNER = 255 };
 
 RUN(run_max_pool) {
@@ -410,7 +411,7 @@ RUN(run_max_pool_backward) {
   return NEAP_OK;
 }
 
-/* Pixels of the window that count: those of the image, or of the image and its padding. */
+/* Returns how many pixels of the window count: those of the image, or of the image and its padding. */
 static double window_count(const struct pool_attributes *a, struct shape sx, int64_t i, int64_t j) {
   const int64_t border = a->count_padding ? a->padding : 0;
   double count = 0;
@@ -485,7 +486,7 @@ RUN(run_sgd) {
   return NEAP_OK;
 }
 
-/* For a gradient that is added up. */
+/* Looks for overflow in a gradient that is added up. */
 static void look_for_overflow(const double *gradient, int64_t count, const struct run_context *context) {
   if (context->largest > 0) FOR(i, count)
   if (!(fabs(gradient[i]) < (double)context->largest)) *context->overflowed = true;
@@ -505,7 +506,7 @@ RUN(run_clear) {
   return NEAP_OK;
 }
 
-/* Whether element `i` of a sparse tensor has a value, of whose values those before it were `used`. `indices`
+/* Returns true if element `i` of a sparse tensor has a value; those before it have `used` values. `indices`
  * of the first; NULL: positions are bits. */
 static bool has_value(const void *positions, const uint16_t *indices, int64_t i, int64_t used) {
   const unsigned char *bits = positions;
@@ -554,7 +555,7 @@ RUN(run_momentum_end) {
   return NEAP_OK;
 }
 
-/* Weight decay in the gradient, or decoupled: apart from it. */
+/* Adam with weight decay in the gradient or, if `decoupled`, apart from it. */
 static void adam(const struct kernel *kernel, void *const *in, const struct run_context *context,
                  bool decoupled) {
   const struct update_attributes *a = &ATTRIBUTES->update;
@@ -695,13 +696,14 @@ static const char *own_kernels(const void *state) {
   return "reference";
 }
 
-/* For a row: its states and their gradients (recurrent.c), given the gates [times, N, 4 width]. */
+/* Returns the workspace for a row's states and their gradients (recurrent.c), given the gates [times, N, 4
+ * width]. */
 static uint64_t recurrent_workspace(const struct tensor *gates) {
   return (uint64_t)((gates->dims[0] + 3) * (gates->dims[2] / 4)) * sizeof(double);
 }
 
-/* Every operator takes and gives rows in row-major order; what works on all channels of a pixel at once, and
- * in place, keeps two rows of them, and attention its gradients. */
+/* Prepares an operator; all of them take and give row-major tensors. Operators that work in place on all
+ * channels of a pixel keep two rows of them, and attention its gradients. */
 static neap_status prepare(void *state, const struct neap_graph *graph, const struct node *node,
                            struct preparation *p) {
   (void)state;

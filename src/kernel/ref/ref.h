@@ -1,4 +1,4 @@
-/* The reference backend: what its files share. */
+/* The reference backend: declarations that its files share. */
 #ifndef NEAP_KERNEL_REF_REF_H
 #define NEAP_KERNEL_REF_REF_H
 
@@ -10,7 +10,7 @@
 #define UNUSED     (void)in, (void)out, (void)workspace, (void)context
 #define ATTRIBUTES (&kernel_node(kernel)->attributes)
 
-/* [N, C, H, W] of a tensor; dimensions beyond its rank are 1, those beyond four are in W. */
+/* A tensor as [N, C, H, W]; dimensions beyond its rank are 1, those beyond four are in W. */
 struct shape {
   int64_t n, c, h, w;
 };
@@ -27,18 +27,18 @@ static inline int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_
 
 #define FOR(i, count) for (int64_t i = 0; i < (count); i++)
 
-/* Elements [first, first + count) of weights, which may be stored in blocks: `first` begins one, and there
- * are at most WEIGHTS_PART, for which `part` has room. */
+/* Returns elements [first, first + count) of weights, which may be stored in blocks: `first` begins one, and
+ * `count` is at most WEIGHTS_PART, for which `part` has room. */
 enum { WEIGHTS_PART = 1024 }; /* whole blocks of any type */
 const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
                          double part[WEIGHTS_PART]);
-/* Copies row `row` of the table that lies at `data` to `y` [width]; zeros where `data` is NULL. */
+/* Copies row `row` of the table at `data` to `y` [width]; zeros if `data` is NULL. */
 void copy_row(const struct tensor *table, const void *data, int64_t row, double *y);
 static inline int64_t part_length(int64_t first, int64_t end) {
   return end - first < WEIGHTS_PART ? end - first : WEIGHTS_PART;
 }
 
-/* One for each operator: run_conv, ... */
+/* One function for each operator: run_conv, ... */
 #define OP(NAME, id) kernel_run run_##id;
 #include "op/list.h"
 #undef OP

@@ -3,7 +3,7 @@
 
 #include "kernel/ref/ref.h"
 
-/* Every product: of row t of y and of row `row` of x in channel c, and of the weight `weight`. */
+/* Visits every product: of row t of y with row `row` of x in channel c, and of the weight `weight`. */
 typedef void product(void *const *in, void *const *out, int64_t y, int64_t x, int64_t weight);
 
 static void walk(const struct kernel *kernel, product *visit, void *const *in, void *const *out) {
@@ -42,7 +42,7 @@ RUN(run_sequence_conv) {
   return NEAP_OK;
 }
 
-/* dw first: dx may lie where x does. */
+/* dw comes first, as dx may be in place of x. */
 RUN(run_sequence_conv_backward) {
   UNUSED;
   if (kernel_node(kernel)->output_count > 1) {

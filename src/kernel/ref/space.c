@@ -38,8 +38,8 @@ RUN(run_crop_backward) {
 
 /* ---- Resize ---- */
 
-/* How much of pixel p of `from` goes into pixel i of `to`, on one axis: hat functions around the place where
- * it is read; what lies beyond the last pixel's centre is the last pixel. */
+/* Returns the share of pixel p of `from` in pixel i of `to`, on one axis: hat functions around the place
+ * where it is read; beyond the last pixel's centre the last pixel is read. */
 static double resize_share(int64_t i, int64_t p, int64_t from, int64_t to, bool align) {
   double place;
   if (align)
@@ -124,7 +124,8 @@ RUN(run_adaptive_average_pool_backward) {
 
 /* ---- Bytes ---- */
 
-/* In f32, as bytes are normalised everywhere; then as the output's type, which was widened, holds it. */
+/* Computes in f32, as bytes are normalised everywhere, then rounds to the output's type, which was
+ * widened. */
 RUN(run_pixels) {
   UNUSED;
   const struct pixels_attributes *a = &ATTRIBUTES->pixels;

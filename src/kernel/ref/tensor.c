@@ -5,7 +5,7 @@
 #include "kernel/ref/real.h"
 #include "kernel/ref/ref.h"
 
-/* The place in `t`, broadcast to the shape of `y` from the last dimension on, that belongs to element `i` of
+/* Returns the place in `t`, broadcast to the shape of `y` from the last dimension on, for element `i` of
  * y. */
 static int64_t broadcast_at(const struct tensor *t, const struct tensor *y, int64_t i) {
   int64_t place = 0, stride = 1;
@@ -154,7 +154,7 @@ RUN(run_sum) {
   return NEAP_OK;
 }
 
-/* Element k of the axis of the line that `line` counts: lines run along the axis. */
+/* Returns element k of line number `line`; lines run along the axis. */
 static int64_t line_at(const struct tensor *x, int64_t axis, int64_t line, int64_t k) {
   int64_t inner = 1;
   for (int64_t d = axis + 1; d < x->rank; d++) inner *= x->dims[d];
@@ -193,7 +193,7 @@ RUN(run_softmax_backward) {
   return NEAP_OK;
 }
 
-/* The element of gamma and beta that element i of row r reads. */
+/* Returns the element of gamma and beta that element i of row r reads. */
 static int64_t channel_of(const struct row_norm_attributes *a, int64_t r, int64_t i) {
   return r % a->groups * (a->length / a->inner) + i / a->inner;
 }

@@ -11,7 +11,8 @@ from ._curve import Curve, curve
 from ._errors import BadFormat, Error, Interrupted, InvalidArgument, InvalidPlan, OverBudget
 from ._layout import Layout, layout
 from ._library import KINDS, lib
-from ._plan import CheckResult, Plan, Planner, check, plan, planners
+from ._plan import CheckResult, Plan, check, plan
+from ._planners import Planner, planners
 from ._step import IdLists, Step
 
 __version__: str = lib.neap_version().decode()

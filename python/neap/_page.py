@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import _library as c
+from ._planners import planner_styles
 
 if TYPE_CHECKING:
     from ._curve import Curve
@@ -60,8 +61,6 @@ def page_of_plan(plan: Plan) -> str:
 
 
 def page_of_curve(curve: Curve) -> str:
-    from ._plan import planner_styles
-
     plans = curve.points
     picture = {
         "keep_all": curve.keep_all_bytes,

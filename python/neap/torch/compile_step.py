@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import gc
 import itertools
 import threading
@@ -24,11 +23,12 @@ from .advice import cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
 from .captured import Ready, Steps, extras_of
-from .family import Fit, Shapes, between, moving, numbers_of
+from .family import moving, numbers_of
 from .graph import CannotTrace
 from .head import find_head
 from .heap import Heap
-from .held import Item, changed, held
+from .held import changed, held
+from .kinds import Kind, Place, leaf_of, modes, place_of
 from .memory import Memory, storage_bytes
 from .plans import cached_plan
 from .trace import checked_trace, known_results, plain_named, trace_aside
@@ -39,128 +39,12 @@ MOST_ROWS = 20_000
 MOST_KINDS = 16  # kinds of batches that are kept
 TOLD_AFTER = 3  # captures that nobody asked for
 COUNT = "num_items_in_batch"
-ATTENTION_KERNELS = (  # what scaled_dot_product_attention may choose from
-    torch.backends.cuda.flash_sdp_enabled,
-    torch.backends.cuda.mem_efficient_sdp_enabled,
-    torch.backends.cuda.math_sdp_enabled,
-    torch.backends.cuda.cudnn_sdp_enabled,
-)
-
 # Capturing, measuring and first steps: one at a time in the process, since what they look at is the process's.
 _preparing = threading.RLock()
 
 
 class ModelChanged(RuntimeError):
     """The model is not the one that was compiled any more."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """What a captured step is for, within its kind: how the batch's tensors lie, the weight of a part's loss, and the batch's
-    numbers (none where they come with each step)."""
-
-    shapes: Shapes
-    strides: Shapes
-    weight: float | int
-    numbers: tuple[int | float, ...]
-
-    def free(self) -> Place:
-        return dataclasses.replace(self, numbers=())
-
-
-class Kind:
-    """Batches that are alike but for their shapes."""
-
-    def __init__(self, signature: list[Any], settings: list[Item]):
-        self.signature, self.settings = signature, settings
-        self.steps: dict[str, Steps] = {}  # by skeleton
-        self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
-        self.fits: dict[Any, tuple[int, Fit | None]] = {}
-        self.unforeseen: list[Place] = []
-        self.unproven: set[Steps] = set()  # other numbers of the batch make other calls there
-
-    def add(self, place: Place, steps: Steps, vector: list[Any]) -> None:
-        """A capture. `vector`: the numbers of its calls."""
-        if steps.given:
-            place, vector = place.free(), steps.with_numbers(vector, steps.first_numbers)
-        self.captured[place] = steps, vector
-
-    def free(self, steps: Steps) -> None:
-        """From now on the batch's numbers come with each step."""
-        captured, self.captured = self.captured, {}
-        self.fits.clear()
-        for place, (of, vector) in captured.items():
-            if of is steps:
-                self.add(place, of, vector)
-            else:
-                self.captured[place] = of, vector
-
-    def find(self, place: Place) -> tuple[Steps, list[Any]] | None:
-        """The steps and numbers of a place that was captured, or lies between captured ones; of a place without numbers first."""
-        found = self._find(place.free()) if place.numbers else None
-        return found if found is not None else self._find(place)
-
-    def _find(self, place: Place) -> tuple[Steps, list[Any]] | None:
-        found = self.captured.get(place)
-        if found is not None:
-            return found
-        lines: dict[Any, dict[int, tuple[Steps, list[Any]]]] = {}
-        for other, held_there in self.captured.items():
-            alike = other.weight == place.weight and other.numbers == place.numbers
-            where = moving(other.shapes, place.shapes) if alike else ()
-            if where:
-                i, d = where[0]
-                lines.setdefault(where, {})[other.shapes[i][d]] = held_there
-        for where, points in lines.items():
-            i, d = where[0]
-            found = self._between(where, points, place, place.shapes[i][d])
-            if found is not None:
-                return found
-        return None
-
-    def _between(
-        self, where: Any, points: dict[int, tuple[Steps, list[Any]]], place: Place, length: int
-    ) -> tuple[Steps, list[Any]] | None:
-        below = max((n for n in points if n < length), default=None)
-        above = min((n for n in points if n > length), default=None)
-        if below is None or above is None or points[below][0] is not points[above][0]:
-            return None
-        steps = points[below][0]
-        own = {n: vector for n, (s, vector) in points.items() if s is steps}
-        rest = tuple(tuple(n for d, n in enumerate(s) if (i, d) not in where) for i, s in enumerate(place.shapes))
-        key = (steps.numbers.skeleton, where, rest, place.weight, place.numbers, below, above)
-        if key not in self.fits or self.fits[key][0] != len(own):
-            self.fits[key] = len(own), between(own, length)
-        found = self.fits[key][1]
-        vector = found.at(length) if found is not None else None
-        if vector is None or not steps.lies_as(vector, place.shapes, place.strides):
-            return None
-        return steps, vector
-
-
-def _place(leaves: list[Any], weight: float | int) -> Place:
-    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-    shapes, strides = tuple(tuple(t.shape) for t in tensors), tuple(tuple(t.stride()) for t in tensors)
-    return Place(shapes, strides, weight, tuple(filter(is_number, leaves)))
-
-
-def _leaf(x: Any) -> Any:
-    """What a leaf of the batch brings to the kind."""
-    if isinstance(x, torch.Tensor):
-        return type(x), x.dim(), x.dtype, x.device, x.requires_grad
-    if is_number(x):
-        return (type(x),)
-    return type(x), x if not isinstance(x, slice) else repr(x)
-
-
-def _modes() -> tuple[Any, ...]:
-    """Settings of PyTorch that captured calls depend on."""
-    return (
-        tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)),
-        torch.get_num_threads(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(),
-        torch.backends.mkldnn.enabled, torch.get_float32_matmul_precision(), torch.backends.cudnn.enabled,
-        *(enabled() for enabled in ATTENTION_KERNELS),
-    )  # fmt: skip
 
 
 class CompiledStep:
@@ -288,7 +172,7 @@ class CompiledStep:
         settings = held(self.model, self.loss_fn)
         self._look()
         trains = tuple(p.requires_grad for p in self.parameters)
-        key = structure.form, tuple(map(_leaf, leaves)), trains, tuple(settings), _modes()
+        key = structure.form, tuple(map(leaf_of, leaves)), trains, tuple(settings), modes()
         kind = self.kinds.get(key)
         if kind is not None:
             self._compare(kind.signature)
@@ -356,7 +240,7 @@ class CompiledStep:
     def _ready(
         self, structure: Structure, leaves: list[Any], weight: float | int, kind: Kind, prepared: bool = False
     ) -> Ready:
-        place = _place(leaves, weight)
+        place = place_of(leaves, weight)
         keys = (id(kind), place.free()), (id(kind), place)
         key = keys[0] if keys[0] in self.bound else keys[1]
         ready = self.bound.get(key)
@@ -611,7 +495,7 @@ class CompiledStep:
             leaves = Structure(_resized((batch, named), dim, now, length)).leaves
             parts = self._cut(leaves)
             pieces = {(parts.sizes[i] if parts.sizes else 0): i for i in range(len(parts))}.values()
-            return all(kind.find(_place(self._part(leaves, parts, i), self._weight(parts, i))) for i in pieces)
+            return all(kind.find(place_of(self._part(leaves, parts, i), self._weight(parts, i))) for i in pieces)
 
         def capture(length: int) -> None:
             if length not in known:

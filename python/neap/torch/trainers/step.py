@@ -17,8 +17,9 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils import _pytree as pytree
 
 from ..batch import Parts, Structure
-from ..compile_step import COUNT, CompiledStep, Kind, compile_step
+from ..compile_step import COUNT, CompiledStep, compile_step
 from ..graph import CannotTrace
+from ..kinds import Kind
 
 OPTIONS = {
     p.name: p.default

@@ -1,0 +1,129 @@
+"""Kinds of batches, which are alike but for their shapes, and the steps that were captured of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from .batch import is_number
+from .captured import Steps
+from .family import Fit, Shapes, between, moving
+from .held import Item
+
+ATTENTION_KERNELS = (  # what scaled_dot_product_attention may choose from
+    torch.backends.cuda.flash_sdp_enabled,
+    torch.backends.cuda.mem_efficient_sdp_enabled,
+    torch.backends.cuda.math_sdp_enabled,
+    torch.backends.cuda.cudnn_sdp_enabled,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What a captured step is for, within its kind: how the batch's tensors lie, the weight of a part's loss, and the batch's
+    numbers (none where they come with each step)."""
+
+    shapes: Shapes
+    strides: Shapes
+    weight: float | int
+    numbers: tuple[int | float, ...]
+
+    def free(self) -> Place:
+        return dataclasses.replace(self, numbers=())
+
+
+class Kind:
+    """Batches that are alike but for their shapes."""
+
+    def __init__(self, signature: list[Any], settings: list[Item]):
+        self.signature, self.settings = signature, settings
+        self.steps: dict[str, Steps] = {}  # by skeleton
+        self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
+        self.fits: dict[Any, tuple[int, Fit | None]] = {}
+        self.unforeseen: list[Place] = []
+        self.unproven: set[Steps] = set()  # other numbers of the batch make other calls there
+
+    def add(self, place: Place, steps: Steps, vector: list[Any]) -> None:
+        """A capture. `vector`: the numbers of its calls."""
+        if steps.given:
+            place, vector = place.free(), steps.with_numbers(vector, steps.first_numbers)
+        self.captured[place] = steps, vector
+
+    def free(self, steps: Steps) -> None:
+        """From now on the batch's numbers come with each step."""
+        captured, self.captured = self.captured, {}
+        self.fits.clear()
+        for place, (of, vector) in captured.items():
+            if of is steps:
+                self.add(place, of, vector)
+            else:
+                self.captured[place] = of, vector
+
+    def find(self, place: Place) -> tuple[Steps, list[Any]] | None:
+        """The steps and numbers of a place that was captured, or lies between captured ones; of a place without numbers first."""
+        found = self._find(place.free()) if place.numbers else None
+        return found if found is not None else self._find(place)
+
+    def _find(self, place: Place) -> tuple[Steps, list[Any]] | None:
+        found = self.captured.get(place)
+        if found is not None:
+            return found
+        lines: dict[Any, dict[int, tuple[Steps, list[Any]]]] = {}
+        for other, held_there in self.captured.items():
+            alike = other.weight == place.weight and other.numbers == place.numbers
+            where = moving(other.shapes, place.shapes) if alike else ()
+            if where:
+                i, d = where[0]
+                lines.setdefault(where, {})[other.shapes[i][d]] = held_there
+        for where, points in lines.items():
+            i, d = where[0]
+            found = self._between(where, points, place, place.shapes[i][d])
+            if found is not None:
+                return found
+        return None
+
+    def _between(
+        self, where: Any, points: dict[int, tuple[Steps, list[Any]]], place: Place, length: int
+    ) -> tuple[Steps, list[Any]] | None:
+        below = max((n for n in points if n < length), default=None)
+        above = min((n for n in points if n > length), default=None)
+        if below is None or above is None or points[below][0] is not points[above][0]:
+            return None
+        steps = points[below][0]
+        own = {n: vector for n, (s, vector) in points.items() if s is steps}
+        rest = tuple(tuple(n for d, n in enumerate(s) if (i, d) not in where) for i, s in enumerate(place.shapes))
+        key = (steps.numbers.skeleton, where, rest, place.weight, place.numbers, below, above)
+        if key not in self.fits or self.fits[key][0] != len(own):
+            self.fits[key] = len(own), between(own, length)
+        found = self.fits[key][1]
+        vector = found.at(length) if found is not None else None
+        if vector is None or not steps.lies_as(vector, place.shapes, place.strides):
+            return None
+        return steps, vector
+
+
+def place_of(leaves: list[Any], weight: float | int) -> Place:
+    tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+    shapes, strides = tuple(tuple(t.shape) for t in tensors), tuple(tuple(t.stride()) for t in tensors)
+    return Place(shapes, strides, weight, tuple(filter(is_number, leaves)))
+
+
+def leaf_of(x: Any) -> Any:
+    """What a leaf of the batch brings to the kind."""
+    if isinstance(x, torch.Tensor):
+        return type(x), x.dim(), x.dtype, x.device, x.requires_grad
+    if is_number(x):
+        return (type(x),)
+    return type(x), x if not isinstance(x, slice) else repr(x)
+
+
+def modes() -> tuple[Any, ...]:
+    """Settings of PyTorch that captured calls depend on."""
+    return (
+        tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)),
+        torch.get_num_threads(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(),
+        torch.backends.mkldnn.enabled, torch.get_float32_matmul_precision(), torch.backends.cudnn.enabled,
+        *(enabled() for enabled in ATTENTION_KERNELS),
+    )  # fmt: skip

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define NEAP_VERSION "0.2.0"
-/* NEAP_VERSION of the library that is linked, which may be another than that of the header. */
+/* Returns NEAP_VERSION of the linked library, which may differ from that of the header. */
 const char *neap_version(void);
 
 #define NEAP_STATUS_LIST(X)                                                                                  \
@@ -42,19 +42,20 @@ typedef enum neap_status {
 #undef NEAP_STATUS_ENUM
 } neap_status;
 
-/* What the status means, in a few words. Never NULL. */
+/* Returns a short text for a status. Never NULL. */
 const char *neap_status_text(neap_status status);
-/* What failed last in this thread: what, where, what to do about it. Valid until the next failure. */
+/* Returns the message of the last failure in this thread: what failed, where, and what to do about it. Valid
+ * until the next failure. */
 const char *neap_error_message(void);
 
-/* A row of a table. Calls neap_..._at give row `index`, from 0; false past the end. */
+/* A row of a table. Calls neap_..._at give row `index`, from 0, and return false past the end. */
 typedef struct neap_row {
   const char *name, *summary;
   const char *source;       /* the paper, or NULL */
-  const char *graphs;       /* of a planner: which it takes */
-  const char *promise;      /* of a planner: what holds for its plans, beyond being valid */
-  int32_t auto_limit;       /* of a planner: "auto" asks it for steps of at most this many nodes */
-  const char *const *types; /* of an operator: the types of real numbers that it takes, and then NULL */
+  const char *graphs;       /* of a planner: the graphs that it takes */
+  const char *promise;      /* of a planner: what it guarantees for its plans, apart from being valid */
+  int32_t auto_limit;       /* of a planner: "auto" uses it for steps of at most this many nodes */
+  const char *const *types; /* of an operator: the types of real numbers that it takes, ended by NULL */
 } neap_row;
 
 #ifdef __cplusplus

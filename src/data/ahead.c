@@ -21,7 +21,7 @@ struct ahead {
   unsigned char batch[]; /* zeros: none */
 };
 
-/* With the lock held: reads records until none exists to begin. */
+/* Reads records with the lock held, until no record is left to begin. */
 static void read_some(struct ahead *a, int thread) {
   while (a->next < a->count) {
     const int64_t i = a->next++;
@@ -61,7 +61,7 @@ neap_status ahead_create(int threads, ahead_reader *reader, void *context, size_
   return NEAP_OK;
 }
 
-/* Signals are for the caller's threads. Fewer threads than wanted are enough. */
+/* Starts the threads, which leave signals to the caller's threads. Fewer threads than wanted are enough. */
 static void start_threads(struct ahead *a, int *started) {
   sigset_t all, former;
   sigfillset(&all);

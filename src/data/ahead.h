@@ -1,5 +1,5 @@
-/* Records that are read while the session computes: threads of their own fill the next batch into memory of
- * their own. What they hold is one batch. */
+/* Reads records while the session computes: threads of its own fill the next batch, in memory of its own.
+ * That memory has one batch. */
 #ifndef NEAP_DATA_AHEAD_H
 #define NEAP_DATA_AHEAD_H
 
@@ -14,19 +14,19 @@ typedef neap_status ahead_reader(void *context, const void *batch, int64_t i, in
 
 struct ahead;
 
-/* Threads, up to AHEAD_THREADS, that begin with the first batch. `batch_bytes`: of what tells one batch from
- * another, which is copied, and is all zero of none. Free with ahead_free, which waits for them and takes
- * NULL. */
+/* Creates up to AHEAD_THREADS threads, which start with the first batch. `batch_bytes`: the size of the
+ * description that tells one batch from another; it is copied, and all zeros mean no batch. Free with
+ * ahead_free, which waits for the threads and takes NULL. */
 neap_status ahead_create(int threads, ahead_reader *reader, void *context, size_t batch_bytes,
                          struct ahead **ahead);
 void ahead_free(struct ahead *ahead);
 
-/* Begins to read `count` records; the batch before is done or was taken. Where no thread can be had nothing
- * begins. */
+/* Begins to read `count` records; the previous batch must be done or taken. Does nothing if no thread can be
+ * started. */
 void ahead_begin(struct ahead *ahead, const void *batch, int64_t count);
 
-/* Waits for what was begun. True: it is that batch, and *status that of its first record that failed. False:
- * it is another or none; it is forgotten. */
+/* Waits for the batch that was begun. Returns true if it is this batch; *status is then that of its first
+ * record that failed. Returns false if it is another batch or none; that batch is forgotten. */
 bool ahead_take(struct ahead *ahead, const void *batch, neap_status *status);
 
 #endif

@@ -50,7 +50,7 @@ neap_status array_open(const char *name, int descriptor, uint64_t base, uint64_t
   return NEAP_OK;
 }
 
-/* Where element `i` of a record goes. */
+/* Returns the place of element `i` of a record. */
 static int64_t place_of(const struct array *array, int64_t i) {
   return i % array->channels * (array->each / array->channels) + i / array->channels;
 }
@@ -68,7 +68,7 @@ neap_status array_read_bytes(const struct array *array, int64_t record, uint8_t 
   return NEAP_OK;
 }
 
-/* Element `i` of bytes as they are in the file. */
+/* Element `i`, from bytes as they are in the file. */
 #define ELEMENT(c_type)                                                                                      \
   {                                                                                                          \
     c_type value;                                                                                            \
@@ -111,7 +111,7 @@ static double element(enum type type, const uint8_t *bytes, int64_t i) {
 }
 #undef ELEMENT
 
-/* Numbers of a record, some at a time. */
+/* Reads the numbers of a record in several pieces. */
 static neap_status read_numbers(const struct array *array, int64_t record, float *reals, int32_t *integers) {
   uint8_t buffer[BUFFER_BYTES];
   const size_t size = types[array->type].bytes;

@@ -1,7 +1,7 @@
-/* Arrays of NumPy as data: "npz:FILE[,test=val|test][,task=classes|regression][,standardise=off]
+/* Reads arrays of NumPy as data: "npz:FILE[,test=val|test][,task=classes|regression][,standardise=off]
  * [,holdout=0.1][,seed=0]" and "npy:X,Y" with the same words. The first dimension counts records. Arrays of
- * three or four dimensions are images, of one channel or with channels last or first; others are rows of
- * numbers. Labels are classes where they are integers, else values. */
+ * three or four dimensions are images, with one channel or with channels last or first; others are rows of
+ * numbers. Integer labels are classes, others are values. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ static neap_status read_record(const struct source *source, enum split split, in
 
 /* ---- Shapes ---- */
 
-/* The field that the records are. */
+/* Describes the records as a field. */
 static neap_status describe_records(struct array *x, struct field *field) {
   const int64_t *d = x->dims;
   const bool bytes = x->kind == ARRAY_BYTES;
@@ -80,7 +80,7 @@ static neap_status check_same(const struct array *a, const struct array *b) {
   return NEAP_OK;
 }
 
-/* Whether labels are values, by the name or else by their type. */
+/* Tells whether labels are values, by the name or else by their type. */
 static neap_status choose_task(const struct source *source, const struct words *words, const struct array *y,
                                bool *regression) {
   *regression = y->kind == ARRAY_REALS;
@@ -91,7 +91,7 @@ static neap_status choose_task(const struct source *source, const struct words *
   return NEAP_OK;
 }
 
-/* The largest class of a part. */
+/* Finds the largest class of a part. */
 static neap_status find_classes(const struct array *y, int64_t *classes) {
   RETURN_IF(y->each != 1, NEAP_UNSUPPORTED,
             "%s: has %lld labels per record; give one class per record, or task=regression", y->name,
@@ -145,7 +145,7 @@ static neap_status settle_parts(struct source *source, const struct words *words
   return NEAP_OK;
 }
 
-/* With the arrays open. */
+/* Sets up the parts; the arrays are open. */
 static neap_status open_parts(struct source *source, const struct words *words) {
   struct arrays *a = source->context;
   struct field field;
@@ -207,7 +207,7 @@ static bool has_entry(const struct zip *zip, const char *name) {
   return zip_find(zip, file) != NULL;
 }
 
-/* Names that arrays have: records and labels to train with, and to test with in this order. */
+/* Names of arrays: records and labels to train with, and to test with in this order. */
 static const struct name_row {
   const char *x, *y;
   struct {
@@ -281,7 +281,7 @@ static neap_status read_alone(const struct source *source, enum split split, int
   return read_record(source, split, record, draw, without_label, lengths);
 }
 
-/* Records without labels, to predict for. */
+/* Opens records without labels, to predict for. */
 static neap_status open_alone(struct source *source, const char *path) {
   const struct encoding *e = source->task.encoding;
   struct arrays *a = source->context;

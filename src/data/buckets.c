@@ -8,7 +8,8 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Lengths of buckets: such shares of the training records are no longer, rounded up; the last holds all. */
+/* Chooses the lengths of buckets: each is one that a certain share of the training records does not exceed,
+ * rounded up; the last bucket holds the longest record. */
 static neap_status choose_lengths(const struct source *source, struct bucket *buckets, int *count) {
   static const double shares[] = {0.25, 0.5, 0.75, 0.9, 0.98};
   enum { MULTIPLE = 4 };

@@ -1,4 +1,4 @@
-/* Records of images as bytes [C, H, W], at equal distances in some files, with labels that are in memory. */
+/* Images stored as bytes [C, H, W] at equal distances in some files, with labels in memory. */
 #ifndef NEAP_DATA_BYTE_IMAGES_H
 #define NEAP_DATA_BYTE_IMAGES_H
 
@@ -11,10 +11,10 @@ struct byte_images_part {
   int64_t count;
   size_t offset, stride;             /* of the pixels in the file */
   const uint8_t *labels;             /* [count], in the source's region */
-  size_t label_offset, label_stride; /* of labels in the file: where a wrong one is */
+  size_t label_offset, label_stride; /* of labels in the file, for messages */
 };
 
-/* Makes the source one of such images, without records yet: fields "image" and "label", its reader. */
+/* Sets up the source for such images, without records yet: fields "image" and "label", and its reader. */
 neap_status byte_images_begin(struct source *source, const int64_t image[3], int64_t classes);
 
 /* Adds records to a part of the source. NEAP_BAD_FORMAT: a label is none of the classes.

@@ -33,7 +33,7 @@ static neap_status bad_field(const struct chat_lines *lines, const char *field, 
 
 /* ---- Lines ---- */
 
-/* Reads a piece more of the file, behind what is in the window. */
+/* Reads one more piece of the file and appends it to the window. */
 static neap_status read_on(struct chat_lines *l) {
   enum { PIECE = 1 << 16 };
   const size_t left = l->file.length - l->read, count = left < PIECE ? left : PIECE;
@@ -45,7 +45,7 @@ static neap_status read_on(struct chat_lines *l) {
   return NEAP_OK;
 }
 
-/* The next line without its end. What was before it leaves the window. */
+/* Takes the next line without its end, and drops everything before it from the window. */
 static neap_status take_line(struct chat_lines *l, struct text *line, bool *any) {
   size_t looked = 0;
   const char *end = NULL;
@@ -110,7 +110,7 @@ static const struct role_name conversation_roles[] = {{"system", CHAT_SYSTEM},
                                                       {"tool", CHAT_TOOL},
                                                       {NULL, 0}};
 
-/* How a list of messages spells them. */
+/* The words in which a list of messages is written. */
 struct spelling {
   const char *role, *content;
   const struct role_name *roles;
@@ -184,7 +184,7 @@ static neap_status take_conversations(struct chat_lines *l, const json_t *conver
   return add_list(l, conversations, "conversations", &conversations_spelling);
 }
 
-/* From the prompt's turns nothing is learned. */
+/* Takes the turns of a prompt, from which nothing is learned. */
 static neap_status take_prompt(struct chat_lines *l, const json_t *prompt) {
   const json_t *completion = json_object_get(l->root, "completion");
   if (json_is_string(prompt)) {
@@ -228,7 +228,7 @@ static neap_status take_text(struct chat_lines *l, const json_t *text) {
   return NEAP_OK;
 }
 
-/* By the field that tells them. */
+/* Forms of a line, each told by its field. */
 static const struct form {
   const char *field;
   neap_status (*take)(struct chat_lines *lines, const json_t *value);

@@ -1,16 +1,17 @@
-/* Conversations as data:
+/* Reads conversations as data:
  * "chat:FILE|DIR[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]", in the JSON lines
- * of chat_lines.h. A folder has train.jsonl and, to test with, valid.jsonl or else test.jsonl. Where there is
- * nothing to test with, a share of the training lines is held out.
+ * of chat_lines.h. A folder has train.jsonl and, to test with, valid.jsonl or else test.jsonl. If there is no
+ * test file, a share of the training lines is held out.
  *
- * Each conversation is rendered by a chat template and made tokens once, which go to a temporary file: 4
- * bytes a token. The process holds a struct conversation for each, 16 bytes, and 1 byte a line where some are
- * held out. A token that carries no loss is written as its complement.
+ * Each conversation is rendered by a chat template and converted to tokens once; they go to a temporary file,
+ * 4 bytes a token. The process holds a struct conversation of 16 bytes for each, and 1 byte a line if some
+ * are held out. A token that carries no loss is written as its complement.
  *
- * A record is a conversation, alone in its sequence; or a row of several (packing.h), of which each token
- * has its place in its own conversation. Rows are as short as they pack well: memory follows from them. A
- * conversation that is longer than a sequence is cut, or left out where that is asked for; so is one without
- * a token that carries loss in what is left of it. Packed, the process holds 12 bytes more a conversation. */
+ * A record is one conversation, alone in its sequence, or a row of several (packing.h), in which each token
+ * has its place within its own conversation. Rows are as short as packs well, because they set the memory. A
+ * conversation longer than a sequence is cut, or left out if the user asks for that. A conversation whose
+ * remaining tokens carry no loss is left out, too. With packing the process holds 12 bytes more per
+ * conversation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ struct chat_source {
   struct packing packed[SPLITS]; /* where records are rows */
 };
 
-/* Tokens of a conversation that the model sees: nothing follows the last one. */
+/* Returns the number of tokens of a conversation that the model sees: all but the last, which nothing
+ * follows. */
 static int32_t places_of(const struct conversation *c) { return c->count - 1; }
 
 static int64_t length_of(const struct source *source, enum split split, int64_t record) {
@@ -65,8 +67,8 @@ static int64_t length_of_row(const struct source *source, enum split split, int6
   return source->sequence_length;
 }
 
-/* Reads `count` tokens from number `first` of the file on, where they are wanted; those that carry no loss
- * are still complements. */
+/* Reads `count` tokens from token `first` of the file on, unless `to` is NULL; those that carry no loss are
+ * still complements. */
 static neap_status read_tokens(const struct chat_source *chat, int64_t first, int64_t count, int32_t *to) {
   if (to == NULL) return NEAP_OK;
   return file_need_at(chat->path, chat->descriptor, (uint64_t)first * sizeof *to, to,
@@ -97,7 +99,7 @@ static neap_status read_row(const struct source *source, enum split split, int64
   return NEAP_OK;
 }
 
-/* Packs the conversations of a part, in the region. */
+/* Packs the conversations of a part; the result is in the region. */
 static neap_status pack_part(struct region *region, const struct conversation *records, int64_t count,
                              int64_t length, struct packing *packing) {
   int32_t *lengths = malloc((size_t)(count > 0 ? count : 1) * sizeof *lengths);
@@ -108,8 +110,8 @@ static neap_status pack_part(struct region *region, const struct conversation *r
   return status;
 }
 
-/* Finds the places of a row, from those of the longest conversation on: the fewest of which at most a share
- * of 1/20 stays empty, or else those that leave the least; no more than a sequence has, or than the training
+/* Finds the places of a row, no fewer than those of the longest conversation: the fewest that leave at most
+ * 1/20 empty, or else those that leave the least empty; but no more than a sequence has, or than the training
  * conversations fill in a batch. */
 static neap_status find_row_length(const struct source *source, const struct conversation *records,
                                    int64_t longest, int64_t *length) {
@@ -134,7 +136,7 @@ static neap_status find_row_length(const struct source *source, const struct con
   return NEAP_OK;
 }
 
-/* Makes rows of the conversations the source's records. */
+/* Packs the conversations into rows, which become the source's records. */
 static neap_status pack(struct source *source, struct chat_source *chat, int64_t longest) {
   static const char *const names[ROW_FIELDS] = {"tokens", "label", "place"};
   int64_t *length = &source->sequence_length;
@@ -158,7 +160,7 @@ struct words {
   const char *place, *tokens, *test, *holdout, *seed; /* NULL: not given */
 };
 
-/* What the opening of a source needs. */
+/* State while a source is opened. */
 struct work {
   struct source *source;
   struct chat_template *template;
@@ -177,7 +179,7 @@ struct work {
   struct places ends;
 };
 
-/* What becomes of a conversation. */
+/* Does something with each conversation that is read. */
 typedef neap_status conversation_user(struct work *work, enum split split);
 
 static void free_work(struct work *w) {
@@ -189,7 +191,7 @@ static void free_work(struct work *w) {
   chat_template_free(w->template);
 }
 
-/* The text of a line that is no conversation ends with the token that ends a sequence. */
+/* Takes the text of a line that is no conversation, and ends it with the end-of-sequence token. */
 static neap_status take_text(struct chat_text *out, const struct chat_message *text, const char *eos) {
   const size_t end = eos != NULL ? strlen(eos) : 0;
   out->text.count = out->spans.count = 0;
@@ -200,7 +202,7 @@ static neap_status take_text(struct chat_text *out, const struct chat_message *t
   return vector_push(&out->spans, (struct chat_span){0, SIZE_MAX});
 }
 
-/* Renders the line that was read. */
+/* Renders the line that was read last. */
 static neap_status render(struct work *w) {
   const struct chat_sample *sample = &w->lines.sample;
   if (sample->messages.count == 0) return take_text(&w->text, &sample->text, w->around.eos);
@@ -212,7 +214,7 @@ static neap_status render(struct work *w) {
   return neap_fail(status, "%s: line %lld: %s", w->lines.file.name, (long long)w->lines.line, ending.message);
 }
 
-/* Leads the conversations of a file, of one part or (SPLITS) of both, to `use`. */
+/* Calls `use` for each conversation of a file that belongs to one part, or to both (SPLITS). */
 static neap_status walk_file(struct work *w, const char *path, bool divided, enum split only,
                              conversation_user *use) {
   const enum split own = path == w->files[SPLIT_TRAIN] ? SPLIT_TRAIN : SPLIT_TEST;
@@ -280,8 +282,8 @@ static neap_status encode(struct work *w) {
                                  &w->ends);
 }
 
-/* Makes those tokens their complement that do not begin in a span; the spans of a prompt do not count. Gives
- * how many of the first `count` carry loss, the very first left out: nothing tells it. */
+/* Replaces each token that does not begin in a span by its complement; the spans of a prompt do not count.
+ * Returns how many of the first `count` carry loss, apart from the very first, which nothing predicts. */
 static int64_t mark(struct work *w, size_t count) {
   const bool all = w->source->task.chat.train_on_prompt;
   size_t span = w->lines.sample.answered;
@@ -368,7 +370,7 @@ static neap_status check_records(const struct work *w) {
   return NEAP_OK;
 }
 
-/* Makes each conversation a record. */
+/* Makes each conversation one record. */
 static neap_status keep_apart(struct source *source, int64_t longest) {
   source->conversations = source->records[SPLIT_TRAIN];
   source->read = read_record;
@@ -378,7 +380,7 @@ static neap_status keep_apart(struct source *source, int64_t longest) {
                           (struct field){"conversation", NEAP_I32, 1, {source->sequence_length + 1}, true});
 }
 
-/* Makes what was written the source's records. */
+/* Makes the conversations that were written the source's records. */
 static neap_status finish(struct work *w) {
   struct source *source = w->source;
   struct chat_source chat = {.path = w->files[SPLIT_TRAIN], .descriptor = w->descriptor};
@@ -412,7 +414,7 @@ static neap_status open_work(struct work *w, const struct words *words) {
   return finish(w);
 }
 
-/* That which is asked for; or the model's own; or a usual one. */
+/* Finds the template: the one that is asked for, else the model's own, else a usual one. */
 static neap_status find_template(struct work *w) {
   const struct task *task = &w->source->task;
   if (task->chat.template_name == NULL && task->texts != NULL)

@@ -1,4 +1,4 @@
-/* CIFAR-10, binary version: records of a label byte and 3 x 32 x 32 pixels, in data_batch_1.bin up to
+/* Reads CIFAR-10, binary version: records of a label byte and 3 x 32 x 32 pixels, in data_batch_1.bin up to
  * data_batch_5.bin and test_batch.bin. */
 #include <stdio.h>
 

@@ -19,7 +19,7 @@ neap_status csv_rewind(struct csv *csv) {
   return NEAP_OK;
 }
 
-/* That of comma, semicolon and tab which the first line has most of. */
+/* Finds the separator: comma, semicolon or tab, whichever is most frequent in the first line. */
 static neap_status find_separator(struct csv *csv) {
   static const char choices[] = {',', ';', '\t'};
   int64_t counts[sizeof choices] = {0};
@@ -55,7 +55,7 @@ static neap_status put(struct csv *csv, char c) {
   return vector_push(&csv->text, c);
 }
 
-/* What is between quotes, of which the first was read. */
+/* Reads a quoted text; its first quote was read. */
 static neap_status read_quoted(struct csv *csv) {
   for (;;) {
     const int c = getc(csv->file);
@@ -73,7 +73,7 @@ static neap_status read_quoted(struct csv *csv) {
   }
 }
 
-/* A field and what ends it: the separator, '\n' or EOF. */
+/* Reads a field and the character that ends it: the separator, '\n' or EOF. */
 static neap_status read_field(struct csv *csv, int *end) {
   int c = getc(csv->file);
   TRY(vector_push(&csv->fields, csv->text.count));
@@ -98,7 +98,7 @@ static neap_status read_field(struct csv *csv, int *end) {
   return put(csv, '\0');
 }
 
-/* Zeros would end a field early. */
+/* Fails if the record contains zeros, which would end a field early. */
 static neap_status check_text(const struct csv *csv) {
   const size_t last = csv->fields.data[csv->fields.count - 1];
   size_t zeros = 0;

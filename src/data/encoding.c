@@ -96,7 +96,7 @@ struct reader {
   struct region *region;
 };
 
-/* Numbers of an array of that name. `*count`: how many there must be; negative: any number. */
+/* Reads the array of numbers of that name. `*count`: how many there must be; negative: any number. */
 static neap_status read_numbers(const struct reader *r, const json_t *object, const char *name,
                                 int64_t *count, double **numbers) {
   json_t *array, *value;

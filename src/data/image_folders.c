@@ -12,7 +12,7 @@
 
 enum { DEEPEST = 32 };
 
-/* The folders from the first one down to the present one, to find links that lead back. */
+/* The folders from the first one down to the current one, to find links that lead back. */
 struct walk {
   struct region *region;
   image_files *files;
@@ -29,7 +29,7 @@ static neap_status add_problem(struct problems *problems, struct region *region,
   return problems_add(problems, region, (int64_t)problems->list.count, status);
 }
 
-/* A name as a message may have it: bytes that are not printable ASCII as \xNN. */
+/* Gives a name as it may be in a message: bytes that are not printable ASCII become \xNN. */
 static const char *readable(const char *name, char text[], size_t size) {
   size_t length = 0;
   for (; *name != '\0' && length + 5 < size; name++) {
@@ -59,7 +59,7 @@ static bool is_picture(const char *name) {
   return false;
 }
 
-/* What is in a folder, in the order of names; what begins with a point is left out. */
+/* Lists a folder in the order of names; names that begin with a point are left out. */
 static neap_status list(const char *folder, struct region *region, class_names *names) {
   DIR *entries = opendir(folder);
   RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));

@@ -1,7 +1,7 @@
-/* Folders of pictures as data: "images:DIR[,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]". DIR has a
- * folder train with a folder of PNG and JPEG files for each class, and beside it val or test; or it has the
- * folders of classes itself, and a part is held out. Pictures may have any size; records are in the order of
- * their files' names, across classes. */
+/* Reads folders of pictures as data: "images:DIR[,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]". DIR
+ * contains a folder train, in which each class has a folder of PNG and JPEG files, and a folder val or test;
+ * or DIR contains the folders of classes itself, and a part is held out. Pictures may have any size; records
+ * are in the order of file names, across classes. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include "data/statistics.h"
 #include "data/workspaces.h"
 
-/* What the name says. */
+/* The words of the source's name. */
 struct words {
   const char *folder, *size, *test, *holdout, *seed; /* NULL: not given */
 };
@@ -41,7 +41,7 @@ static neap_status load_file(const char *path, struct workspace *w, size_t *size
   return status;
 }
 
-/* A picture as the source's planes [C, H, W]. */
+/* Writes a picture as the source's planes [C, H, W]. */
 static neap_status put_picture(const struct source *source, struct workspace *w, const struct draw *draw,
                                int64_t record, uint8_t *out) {
   const int64_t *image = source->fields[0].dims;
@@ -89,7 +89,7 @@ static void close_images(struct source *source) {
 
 /* ---- Sizes ---- */
 
-/* What the headers of all pictures say. */
+/* What the headers of all pictures tell. */
 struct sizes {
   int64_t height, width; /* of all; 0: they differ; -1: none was seen */
   int64_t least[2];      /* height and width */
@@ -110,7 +110,7 @@ static void add_size(struct sizes *all, const struct picture *p, size_t file_byt
   if (all->most.width < p->width) all->most.width = p->width;
 }
 
-/* sizes NULL: decodes the whole. */
+/* Reads a picture's header; decodes all of it if `sizes` is NULL. */
 static neap_status look_at_file(const struct images *images, const char *path, struct sizes *sizes) {
   struct workspace *w = workspaces_take(images->workspaces);
   size_t size;
@@ -123,7 +123,7 @@ static neap_status look_at_file(const struct images *images, const char *path, s
   return status;
 }
 
-/* Looks at all pictures; damaged ones are problems. */
+/* Reads all pictures; damaged ones are added to the problems. */
 static neap_status look_at_all(struct source *source, struct sizes *sizes) {
   const struct images *images = source->context;
   struct ending first = {0};
@@ -141,9 +141,8 @@ static neap_status look_at_all(struct source *source, struct sizes *sizes) {
   return ending_tell(&first);
 }
 
-/* Reads the headers of all pictures. Where one is damaged all are decoded, so that each that is gets its
- * name.
- */
+/* Reads the headers of all pictures. If one is damaged, decodes all of them, so that each damaged one is
+ * named. */
 static neap_status measure_all(struct source *source, struct sizes *sizes) {
   TRY(look_at_all(source, sizes));
   if (source->problems.list.count == 0) return NEAP_OK;
@@ -151,7 +150,7 @@ static neap_status measure_all(struct source *source, struct sizes *sizes) {
   return look_at_all(source, NULL);
 }
 
-/* "64" or "48x64", height by width. */
+/* Reads "64" or "48x64", height by width. */
 static neap_status read_size(const char *text, int64_t *height, int64_t *width) {
   char *end;
   *height = *width = strtoll(text, &end, 10);
@@ -168,7 +167,8 @@ static neap_status read_size(const char *text, int64_t *height, int64_t *width) 
   return NEAP_OK;
 }
 
-/* The size of records: that of the name, else of --image, else that of all pictures, else the model's. */
+/* Chooses the size of records: that of the name, else of --image, else the one that all pictures have, else
+ * the model's. */
 static neap_status choose_image(const struct source *source, const struct words *words,
                                 const struct sizes *sizes, int64_t image[3]) {
   const struct encoding *encoding = source->task.encoding;
@@ -199,7 +199,7 @@ static neap_status choose_image(const struct source *source, const struct words 
 
 /* ---- Folders ---- */
 
-/* The pictures of a part's classes. Those of the part to test with are of the training classes. */
+/* Lists the pictures of a part. Pictures of the test part must be of the training classes. */
 static neap_status list_part(struct source *source, const char *folder, image_files *files) {
   struct images *images = source->context;
   for (size_t c = 0; c < images->classes.count; c++) {
@@ -218,7 +218,7 @@ static neap_status list_part(struct source *source, const char *folder, image_fi
   return NEAP_OK;
 }
 
-/* A folder of the test part that is no class of the training part. */
+/* Fails if a folder of the test part is not a class of the training part. */
 static neap_status check_test_classes(struct source *source, const char *folder) {
   struct images *images = source->context;
   class_names names = {0};
@@ -236,7 +236,7 @@ static neap_status check_test_classes(struct source *source, const char *folder)
   return status;
 }
 
-/* The folder to test with: that of the name, else val, else test. NULL: no such folder. */
+/* Finds the folder to test with: that of the name, else val, else test. NULL: no such folder. */
 static neap_status find_test(struct source *source, const struct words *words, const char **folder) {
   const char *const names[] = {words->test != NULL ? words->test : "val", "test"};
   *folder = NULL;
@@ -272,7 +272,7 @@ static neap_status list_folders(struct source *source, const struct words *words
   return NEAP_OK;
 }
 
-/* Moves the records that are held out to the part to test with. */
+/* Moves the held-out records to the test part. */
 static neap_status hold_out(struct images *images, const bool *held) {
   image_files *train = &images->files[SPLIT_TRAIN], *test = &images->files[SPLIT_TEST];
   size_t kept = 0;
@@ -286,8 +286,8 @@ static neap_status hold_out(struct images *images, const bool *held) {
   return NEAP_OK;
 }
 
-/* With an encoding: pictures in one folder, whose classes nobody knows; or in folders of its classes. All are
- * records to test with. */
+/* Lists the pictures when there is an encoding: they are in one folder, of unknown class, or in folders of
+ * their classes. All become test records. */
 static neap_status list_known(struct source *source, const struct words *words, const struct encoding *e) {
   struct images *images = source->context;
   image_files *files = &images->files[SPLIT_TEST];
@@ -311,7 +311,7 @@ static neap_status list_known(struct source *source, const struct words *words, 
   return NEAP_OK;
 }
 
-/* Classes that the model has, too, are told apart in its order. */
+/* Gives classes the numbers that they have in the model, if it has all of them. */
 static neap_status take_labels(struct source *source) {
   struct images *images = source->context;
   const struct task *task = &source->task;

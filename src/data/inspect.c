@@ -1,4 +1,4 @@
-/* What data have, and what is wrong with them. */
+/* Reports what data contain and what is wrong with them. */
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static neap_status add_problems(const struct source *source, struct inspection *
   return NEAP_OK;
 }
 
-/* What is known of it, however far it was opened. */
+/* Describes all that is known of the source, however far it was opened. */
 static neap_status describe(const struct source *source, bool whole, struct inspection *made) {
   neap_data_report *r = &made->report;
   TRY(add_problems(source, made));
@@ -89,7 +89,8 @@ struct sheet {
   uint8_t *pixels; /* [height, width, 3] */
 };
 
-/* Puts a picture [C, H, W] at a place; grey has three equal channels, a fourth channel is left out. */
+/* Puts a picture [C, H, W] at a place of the sheet; grey becomes three equal channels, a fourth channel is
+ * left out. */
 static void put_picture(struct sheet *sheet, const struct field *image, const uint8_t *pixels, int place) {
   const int64_t height = image->dims[1], width = image->dims[2], plane = height * width;
   const int64_t top = SHEET_GAP + place / SHEET_COLUMNS * (height + SHEET_GAP),
@@ -100,7 +101,7 @@ static void put_picture(struct sheet *sheet, const struct field *image, const ui
           pixels[(image->dims[0] < 3 ? 0 : c) * plane + k];
 }
 
-/* Records evenly spread over the training part, so that many classes are seen. */
+/* Fills the sheet with records evenly spread over the training part, so that many classes are seen. */
 static neap_status fill_sheet(const struct source *source, const struct field *image, struct sheet *sheet,
                               uint8_t *pixels) {
   const int64_t records = source->records[SPLIT_TRAIN];

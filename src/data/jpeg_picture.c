@@ -3,7 +3,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
-/* jpeglib.h needs stdio.h before it. */
+/* jpeglib.h needs stdio.h to be included first. */
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -37,7 +37,7 @@ static void skip(j_decompress_ptr jpeg, long count) {
   jpeg->src->bytes_in_buffer -= (size_t)count;
 }
 
-/* A row of four inks, inverted as Adobe writes them, to red, green and blue in place. */
+/* Converts a row of four inks, inverted as Adobe writes them, to red, green and blue in place. */
 static void inks_to_colours(uint8_t *out, const uint8_t *inks, int64_t width) {
   for (int64_t x = 0; x < width; x++)
     for (int c = 0; c < 3; c++) {
@@ -61,7 +61,7 @@ static neap_status choose_form(const char *path, struct reader *r, struct pictur
   return NEAP_OK;
 }
 
-/* Returns through the jump buffer where libjpeg fails. */
+/* Reads the file; returns through the jump buffer if libjpeg fails. */
 static neap_status read_all(const char *path, struct reader *r, bool whole, struct picture *picture) {
   struct jpeg_decompress_struct *jpeg = &r->jpeg;
   jpeg_create_decompress(jpeg);

@@ -1,10 +1,10 @@
-/* JPEG files in memory; libjpeg-turbo reads them. */
+/* Reads JPEG files in memory by libjpeg-turbo. */
 #ifndef NEAP_DATA_JPEG_PICTURE_H
 #define NEAP_DATA_JPEG_PICTURE_H
 
 #include "data/picture_size.h"
 
-/* Reads the header, and with `whole` the pixels, as picture.h says. */
+/* Reads the header, and also the pixels if `whole`, as picture.h says. */
 neap_status jpeg_picture_read(const char *path, const uint8_t *bytes, size_t count, bool whole,
                               struct picture *picture);
 

@@ -14,13 +14,13 @@
 #include "data/transform_images.h"
 #include "data/transform_tokens.h"
 
-/* All there are, in the order in which records go through them. */
+/* All transforms, in the order in which records go through them. */
 static const struct transform *const transforms[] = {
     &transform_standardise, &transform_frame,   &transform_crop,       &transform_flip,
     &transform_numbers,     &transform_centre,  &transform_next_token, &transform_masked_token,
     &transform_pad,         &transform_answers, &transform_text};
 
-/* With the source open. */
+/* Sets up a loader whose source is open. */
 static neap_status begin(struct loader *l) {
   l->threads = source_threads(&l->source);
   return buckets_find(&l->source, &l->region, l->buckets, &l->bucket_count, l->by_bucket);
@@ -64,7 +64,7 @@ void loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int
   }
 }
 
-/* The order of records within each bucket, and of the batches of all. */
+/* Draws the order of records within each bucket, and the order of the batches of all buckets. */
 static void order_epoch(struct loader *l, int64_t epoch) {
   static const int64_t of_batches = (int64_t)1 << 40;
   const uint64_t seed = l->division.seed;
@@ -80,8 +80,8 @@ static void order_epoch(struct loader *l, int64_t epoch) {
   l->ordered_epoch = epoch;
 }
 
-/* A batch of shorter sequences has as many tokens, nearly, as one of the longest; of texts, which have a
- * label each, as many records. */
+/* Divides so that a batch of shorter sequences has nearly as many tokens as one of the longest. For texts,
+ * which have one label each, it has as many records instead. */
 neap_status loader_divide(struct loader *l, const struct division *division) {
   const int64_t longest = loader_length(l), count = l->source.records[SPLIT_TRAIN];
   int64_t most = 0;
@@ -111,7 +111,7 @@ neap_status loader_divide(struct loader *l, const struct division *division) {
   return NEAP_OK;
 }
 
-/* The bucket of a step; `*batch`: which of its batches. */
+/* Returns the bucket of a step; `*batch`: the number of its batch there. */
 static int bucket_of_step(struct loader *l, int64_t step, int64_t *batch) {
   int k = 0;
   order_epoch(l, step / l->epoch_steps);
@@ -133,7 +133,8 @@ static int32_t parts_of(const struct loader *l, const struct bucket *b, int64_t 
   return is_short ? (int32_t)((b->rest + b->micro - 1) / b->micro) : l->micro_batches;
 }
 
-/* The records of a part of batch `number` of a bucket, from the first one of the bucket on. */
+/* Returns the place, from the bucket's first record on, of the records of a part of batch `number`; *count is
+ * their number. */
 static int64_t part_at(const struct loader *l, const struct bucket *b, int64_t number, int32_t part,
                        int64_t *count) {
   const int64_t first = number * l->micro_batches * b->micro;
@@ -213,7 +214,7 @@ static neap_status fail_input(const struct loader *l, const struct field *wanted
                    l->source.name, wanted->name, fields);
 }
 
-/* Bytes of each thread for the slots that are no inputs, at multiples of 64. */
+/* Allocates each thread's memory for the slots that are not inputs, at multiples of 64. */
 static neap_status allocate_scratch(struct loader *l) {
   enum { ALIGNMENT = 64 };
   struct stage *stage = &l->stage;
@@ -242,7 +243,7 @@ void loader_attach(struct loader *l, neap_session *session) {
 
 /* ---- Filling ---- */
 
-/* Which records a batch has, how they are drawn, and which batch it is. */
+/* A batch: its records, how they are drawn, and its number. */
 struct batch {
   enum split split;
   int bucket;
@@ -256,7 +257,7 @@ static bool is_of_labels(const struct loader *l, int slot) {
   return slot == l->label || (mixes(l) && (slot == l->others || slot == l->shares));
 }
 
-/* Leads the record at a place through all transforms, into place `i` of memory [slots]. */
+/* Takes the record at a place through all transforms, into place `i` of memory [slots]. */
 static neap_status lead_record(const struct loader *l, const struct batch *batch, int32_t place, int64_t i,
                                unsigned char *const *memory, unsigned char *scratch, struct sample *sample) {
   const struct stage *stage = &l->stage;
@@ -280,7 +281,7 @@ static neap_status lead_record(const struct loader *l, const struct batch *batch
   return NEAP_OK;
 }
 
-/* x = share x + (1 - share) y, of all inputs that are numbers. */
+/* Mixes all inputs that are numbers: x = share x + (1 - share) y. */
 static void mix_inputs(const struct loader *l, const struct sample *own, const struct sample *partner,
                        float share) {
   for (int i = 0; i < l->input_count; i++) {
@@ -294,7 +295,8 @@ static void mix_inputs(const struct loader *l, const struct sample *own, const s
   }
 }
 
-/* Of the two labels the first is that of the larger share: right answers are counted by it. */
+/* Mixes a record with its partner. The first of the two labels is that of the larger share; right answers are
+ * counted by it. */
 static neap_status mix_record(const struct loader *l, const struct batch *batch, const struct sample *own,
                               unsigned char *scratch) {
   static unsigned char *const nowhere[SLOT_LIMIT];
@@ -325,7 +327,7 @@ static neap_status fill_record(const struct loader *l, const struct batch *batch
   return batch->mixes ? mix_record(l, batch, &own, scratch + l->stage.scratch_bytes) : NEAP_OK;
 }
 
-/* Fills the inputs with the records at places [count]; negative: none. */
+/* Fills the inputs with the records at places [count]; a negative place means no record. */
 static neap_status fill_batch(const struct loader *l, const struct batch *batch, const int32_t *places) {
   const int64_t count = batch->count;
   unsigned char *memory[SLOT_LIMIT];
@@ -370,7 +372,7 @@ static int64_t most_records(const struct loader *l) {
   return most;
 }
 
-/* Memory that is touched now, so that the system counts it. Records that are slow have no buckets. */
+/* Touches the memory now, so that the system counts it. Slow sources have no buckets. */
 static neap_status create_ahead(struct loader *l) {
   const size_t count = (size_t)most_records(l);
   l->job = region_alloc(&l->region, 1, sizeof *l->job);
@@ -411,7 +413,7 @@ neap_status loader_prepare(struct loader *l, const struct field *wanted, int cou
   return l->source.slow && l->ahead == NULL ? create_ahead(l) : NEAP_OK;
 }
 
-/* From what was read ahead, where it is that batch; else now. */
+/* Takes the batch if it was read ahead; else reads it now. */
 static neap_status fill_or_take(struct loader *l, const struct batch *batch, const int32_t *places) {
   neap_status status;
   l->filled = batch->count;
@@ -434,7 +436,7 @@ static void begin_ahead(struct loader *l, const struct batch *batch, const int32
 
 /* ---- Batches ---- */
 
-/* The batch of a part of a step and the places of its records. */
+/* Describes the batch of a part of a step; returns the places of its records. */
 static const int32_t *training_batch(struct loader *l, int64_t step, int32_t part, struct batch *batch) {
   int64_t number, records;
   const int k = bucket_of_step(l, step, &number);
@@ -474,7 +476,7 @@ neap_status loader_fill(struct loader *l, int64_t step, int32_t part, bool label
   return NEAP_OK;
 }
 
-/* The batch of the records from `first` on, as they are. */
+/* Describes the batch of the records from `first` on, without random changes. */
 static const int32_t *plain_batch(struct loader *l, enum split split, int bucket, int64_t first,
                                   struct batch *batch) {
   const struct bucket *b = &l->buckets[bucket];

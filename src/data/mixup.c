@@ -4,7 +4,7 @@
 
 #include "data/stream.h"
 
-/* Of a record, one draw after the other. */
+/* Random numbers for a record, drawn one after the other. */
 struct draws {
   uint64_t seed, epoch, next;
 };
@@ -15,10 +15,10 @@ static void draw(struct draws *d, uint32_t words[4]) {
   data_random(d->seed, STREAM_MIXUP, d->epoch, d->next++, words);
 }
 
-/* In (0, 1). */
+/* Converts a word to a number in (0, 1). */
 static double open_uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
 
-/* The logarithm of a draw from Gamma(alpha): it is finite for small alpha, too. */
+/* Returns the logarithm of a draw from Gamma(alpha); it is finite for small alpha, too. */
 static double log_gamma_variate(struct draws *d, double alpha) {
   static const double tau = 6.28318530717958647692;
   const double raised = alpha < 1 ? alpha + 1 : alpha, base = raised - 1.0 / 3, scale = 1 / sqrt(9 * base);

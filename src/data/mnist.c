@@ -1,4 +1,4 @@
-/* MNIST: idx files of images and labels, compressed with gzip (.gz) or not. */
+/* Reads MNIST: idx files of images and labels, compressed with gzip (.gz) or not. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static uint32_t big_endian_32(const uint8_t *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Reads magic and dimensions; `bytes` becomes what must follow the header. */
+/* Reads magic number and dimensions; sets `bytes` to the size that must follow the header. */
 static neap_status read_header(struct idx *idx, const uint8_t *header, size_t size, uint32_t magic,
                                size_t *bytes) {
   const int rank = magic == MAGIC_IMAGES ? 3 : 1;

@@ -35,7 +35,7 @@ static neap_status add_field(const neap_data_field *given, struct source *source
   return source_add_field(source, field);
 }
 
-/* The kind of task whose input is among the fields. */
+/* Finds the kind of task whose input is among the fields. */
 static neap_status find_kind(struct source *source) {
   static const enum task_kind kinds[] = {TASK_IMAGES, TASK_FEATURES, TASK_VECTORS};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

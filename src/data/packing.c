@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What packing works in. Rows with the same room are a list. */
+/* State of packing. Rows with equal room form a list. */
 struct work {
   int64_t length;
   const int32_t *lengths; /* [count] */
@@ -35,7 +35,7 @@ static neap_status allocate(struct work *w, int64_t count) {
   return NEAP_OK;
 }
 
-/* By counting. */
+/* Sorts by counting. */
 static neap_status sort(struct work *w, int64_t count) {
   int64_t *places = calloc((size_t)w->length + 2, sizeof *places), before = 0;
   RETURN_IF_NULL(places);
@@ -50,7 +50,7 @@ static neap_status sort(struct work *w, int64_t count) {
   return NEAP_OK;
 }
 
-/* The least room of a row that has at least `need`; -1: no row has. */
+/* Returns the least room, of at least `need`, that some row has; -1: no row has enough. */
 static int64_t find_room(const struct work *w, int64_t need) {
   const int64_t words = w->length / 64 + 1;
   for (int64_t word = need / 64; word < words; word++) {
@@ -86,7 +86,7 @@ static int64_t fit(struct work *w, int64_t count) {
   return rows;
 }
 
-/* The members of a row in the order in which they were fitted. */
+/* Lists the members of each row in the order in which they were put there. */
 static void list_members(const struct work *w, int64_t count, const struct packing *p) {
   for (int64_t i = 0; i < count; i++) p->first[w->row[i] + 1]++;
   for (int64_t r = 0; r < p->rows; r++) p->first[r + 1] += p->first[r];

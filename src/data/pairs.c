@@ -1,10 +1,10 @@
-/* Parallel text as data: "parallel:DIR:de-en[,tokens=N|FILE.json]", from files of DIR whose names begin with
- * "train" and "val" and end with the languages. Both sides are made byte-pair codes of one vocabulary of N,
- * learned from the training part, which with the place of every pair is all that the process holds: the codes
- * are in a temporary file.
+/* Reads parallel text as data: "parallel:DIR:de-en[,tokens=N|FILE.json]", from files of DIR whose names begin
+ * with "train" and "val" and end with the languages. Both sides become byte-pair codes of one vocabulary of
+ * N, learned from the training part. The codes go to a temporary file; the process holds only the vocabulary
+ * and the place of every pair.
  *
- * A pair's length, by which it has a bucket, is that of the longer of its two sides, with </s>. Where a
- * length is asked for, longer pairs are left out of the training part, and cut in the other one. */
+ * The length of a pair, which decides its bucket, is that of its longer side, with </s>. If a length is asked
+ * for, longer pairs are left out of the training part and cut in the test part. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static neap_status read_record(const struct source *source, enum split split, in
 
 /* ---- Opening ---- */
 
-/* Where the pairs' tokens go. */
+/* The files and counts that the pairs' tokens are written to. */
 struct writing {
   struct source *source;
   int descriptor;
@@ -65,7 +65,7 @@ static int32_t at_most(int64_t count, int64_t limit) {
   return (int32_t)(limit > 0 && count > limit - 1 ? limit - 1 : count); /* </s> follows */
 }
 
-/* A pair of `sources` tokens and those that follow them. */
+/* Writes a pair: `sources` tokens of the source, and the rest of the target. */
 static neap_status write_pair(struct writing *w, const struct line_pair *pair, enum split split,
                               const struct token_ids *ids, size_t sources) {
   struct source *source = w->source;
@@ -122,7 +122,7 @@ static neap_status learn(struct source *source, const struct parallel_text *text
   return status;
 }
 
-/* `tokens`: of the name; NULL: the usual number. */
+/* Makes the tokenizer. `tokens`: the word of the name; NULL: the usual number. */
 static neap_status make_tokenizer(struct source *source, const struct parallel_text *text,
                                   const char *tokens) {
   int64_t vocabulary = usual_vocabulary;
@@ -170,7 +170,7 @@ static neap_status open_pairs(struct source *source, const char *folder, const s
   return source_add_field(source, (struct field){"target", NEAP_I32, 1, {longest}, true});
 }
 
-/* "DIR:de-en" into its parts. */
+/* Splits "DIR:de-en" into its parts. */
 static neap_status split_name(struct source *source, const char *text, char **folder, char **from,
                               char **to) {
   *folder = region_format(&source->region, "%s", text);

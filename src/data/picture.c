@@ -6,7 +6,7 @@
 #include "data/jpeg_picture.h"
 #include "data/png_picture.h"
 
-/* A kind of file by its first bytes. */
+/* Kinds of files, told by their first bytes. */
 static const struct picture_row {
   const char *magic;
   size_t length;

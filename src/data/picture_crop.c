@@ -22,7 +22,7 @@ static double between(double low, double high, uint32_t bits) {
   return low + (high - low) * (bits * 0x1p-32);
 }
 
-/* The middle, where no box that was drawn fits: as much as the ratios allow. */
+/* Returns the box in the middle that is as large as the ratios allow; used if no box that was drawn fits. */
 static struct box middle_box(int64_t picture_height, int64_t picture_width, double narrow, double wide) {
   const double ratio = (double)picture_width / (double)picture_height;
   struct box box = {0, 0, picture_width, picture_height};

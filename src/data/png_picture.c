@@ -29,7 +29,7 @@ static void keep_error(png_structp png, png_const_charp message) {
 
 static void ignore_warning(png_structp png, png_const_charp message) { (void)png, (void)message; }
 
-/* Everything becomes 8 bits of grey or of red, green and blue. */
+/* Has libpng convert everything to 8 bits of grey or of red, green and blue. */
 static neap_status choose_form(const char *path, struct reader *r, struct picture *picture) {
   const int type = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
   TRY(picture_check_size(path, png_get_image_width(r->png, r->info), png_get_image_height(r->png, r->info)));
@@ -45,7 +45,7 @@ static neap_status choose_form(const char *path, struct reader *r, struct pictur
   return NEAP_OK;
 }
 
-/* Returns through the jump buffer where libpng fails. */
+/* Reads the file; returns through the jump buffer if libpng fails. */
 static neap_status read_all(const char *path, struct reader *r, bool whole, struct picture *picture) {
   png_set_read_fn(r->png, r, take_bytes);
   png_set_user_limits(r->png, PICTURE_MAX_SIDE, PICTURE_MAX_SIDE);

@@ -1,4 +1,4 @@
-/* What is wrong with the records of a source, one by one. */
+/* Collects the problems of a source's records, one by one. */
 #ifndef NEAP_DATA_PROBLEMS_H
 #define NEAP_DATA_PROBLEMS_H
 
@@ -6,21 +6,22 @@
 #include "base/vector.h"
 
 struct problem {
-  int64_t place;       /* in the order in which they are told */
+  int64_t place;       /* they are told in this order */
   const char *message; /* names file and place */
 };
 
 struct problems {
-  neap_status status; /* of the first; NEAP_OK: none exist */
+  neap_status status; /* of the first problem; NEAP_OK: no problems */
   VECTOR(struct problem) list;
 };
 
-/* Keeps this thread's last message as a problem, `status` too. Several threads may call it at once, with one
- * region. A failure to keep it, and NEAP_OUT_OF_MEMORY and NEAP_INTERRUPTED, come back; NEAP_OK else. */
+/* Keeps this thread's last message and `status` as a problem. Several threads may call it at once, with one
+ * region. Returns NEAP_OK; but returns NEAP_OUT_OF_MEMORY and NEAP_INTERRUPTED as they are, and fails if the
+ * problem cannot be kept. */
 neap_status problems_add(struct problems *problems, struct region *region, int64_t place, neap_status status);
 
-/* NEAP_OK without problems; else the status of the first, and a message with some of them and how many
- * there are in all. */
+/* Returns NEAP_OK if there are no problems; else fails with the status of the first, and a message with some
+ * of them and their number. */
 neap_status problems_tell(struct problems *problems, const char *source);
 
 #endif

@@ -1,5 +1,5 @@
-/* One open function a source: each fills in a zeroed struct source but for name and task, which are set.
- * `argument` is what follows the colon, "" without a colon. */
+/* The open functions, one per source: each fills in a zeroed struct source except for name and task, which
+ * are set. `argument` is the text after the colon, "" if there is no colon. */
 #ifndef NEAP_DATA_READERS_H
 #define NEAP_DATA_READERS_H
 

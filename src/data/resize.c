@@ -6,13 +6,13 @@
 
 enum { PRECISION = 32 - 8 - 2 };
 
-/* Along one side: output i is the sum of weights[i * most ...] times inputs from first[i] on. */
+/* A filter along one side: output i is the sum of weights[i * most ...] times inputs from first[i] on. */
 struct filter {
   int64_t most;
   int32_t *first, *count, *weights;
 };
 
-/* Weights of an output from `count` inputs, in a scale of more than 1 where the side shrinks. */
+/* Returns the most weights of an output; a side that shrinks has a scale of more than 1. */
 static int64_t most_weights(int64_t from, int64_t to) {
   const double scale = (double)from / (double)to;
   return (int64_t)ceil(scale < 1 ? 1 : scale) * 2 + 1;
@@ -22,7 +22,7 @@ static int64_t filter_elements(int64_t from, int64_t to) { return to * (2 + most
 
 static double triangle(double x) { return x < 0 ? (x > -1 ? 1 + x : 0) : (x < 1 ? 1 - x : 0); }
 
-/* A bilinear filter whose triangle is as wide as the scale. */
+/* Makes a bilinear filter whose triangle is as wide as the scale. */
 static void make_filter(int64_t from, int64_t to, int32_t *memory, struct filter *f) {
   const double scale = (double)from / (double)to, wide = scale < 1 ? 1 : scale;
   *f = (struct filter){most_weights(from, to), memory, memory + to, memory + 2 * to};
@@ -47,7 +47,7 @@ static uint8_t rounded(int32_t sum) {
   return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* Rows of a box, to `out` [box.height, kept.width, channels]. */
+/* Filters the rows of a box to `out` [box.height, kept.width, channels]. */
 static void filter_rows(const struct filter *f, const struct picture *p, struct box box, struct box kept,
                         uint8_t *out) {
   const int channels = p->channels;
@@ -65,7 +65,7 @@ static void filter_rows(const struct filter *f, const struct picture *p, struct 
   }
 }
 
-/* Columns of in [., kept.width, channels] to planes. */
+/* Filters the columns of in [., kept.width, channels] to planes. */
 static void filter_columns(const struct filter *f, const uint8_t *in, int channels, struct box kept,
                            uint8_t *out) {
   const int64_t row = kept.width * channels;

@@ -6,7 +6,7 @@
 
 #include "data/encoding.h"
 
-/* Sums over records of the distance to the first one, and of its square. */
+/* Sums over records the distance to the first one, and its square. */
 static neap_status add_records(struct source *source, int field, float *values, double *first,
                                struct scale *sums) {
   const struct draw plain = {0};
@@ -27,7 +27,7 @@ static neap_status add_records(struct source *source, int field, float *values, 
   return NEAP_OK;
 }
 
-/* That of the encoding, for the field that goes in and for the label. */
+/* Takes the encoding's scale, for the input field and for the label. */
 static neap_status scale_adopt(struct source *source, int field) {
   const struct encoding *e = source->task.encoding;
   const bool input = strcmp(source->fields[field].name, e->input) == 0;

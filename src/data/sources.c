@@ -48,7 +48,7 @@ bool neap_data_at(int32_t index, neap_row *row) {
   return true;
 }
 
-/* "cifar10:DIR, mnist:DIR, ..., synthetic" */
+/* Lists "cifar10:DIR, mnist:DIR, ..., synthetic". */
 static const char *list_rows(char *text, size_t size) {
   size_t length = 0;
   for (int i = 0; i < ROWS && length < size; i++)
@@ -56,7 +56,7 @@ static const char *list_rows(char *text, size_t size) {
   return text;
 }
 
-/* The row of a name of that length; NULL: no such row. */
+/* Returns the row whose name has that length; NULL: no such row. */
 static const struct source_row *find_row(const char *text, size_t length) {
   for (int i = 0; i < ROWS; i++)
     if (strcspn(rows[i].usage, ":") == length && strncmp(rows[i].usage, text, length) == 0) return &rows[i];
@@ -65,14 +65,15 @@ static const struct source_row *find_row(const char *text, size_t length) {
 
 static const char lines_row[] = "chat";
 
-/* "FILE.jsonl[,key=value...]", without the name of a source. */
+/* Returns true for "FILE.jsonl[,key=value...]", without the name of a source. */
 static bool is_lines(const char *text) {
   const char *ending = strstr(text, ".jsonl");
   const size_t word = strcspn(text, ":");
   return ending != NULL && find_row(text, word) == NULL && (ending[6] == '\0' || ending[6] == ',');
 }
 
-/* Fails: nothing is called so. Where `text` is a file or a folder itself, says of which source it may be. */
+/* Fails because no source has that name. If `text` is a file or a folder, suggests the source it may belong
+ * to. */
 static neap_status refuse_name(const char *text) {
   char known[512];
   struct stat about;

@@ -7,7 +7,7 @@
 
 #include "data/encoding.h"
 
-/* Sums over the pixels of a channel. Those of integers are exact, so they do not depend on the number of
+/* Sums over the pixels of a channel. They are exact integers, so they do not depend on the number of
  * threads. */
 struct sums {
   uint64_t sum[SOURCE_MAX_CHANNELS], squares[SOURCE_MAX_CHANNELS];
@@ -31,7 +31,8 @@ int source_threads(const struct source *source) {
   return wished > 0 && wished < processors ? wished : processors;
 }
 
-/* Reads the images of a part, one buffer a thread; records that cannot be read are problems. */
+/* Reads the images of a part, one buffer per thread; records that cannot be read are added to the
+ * problems. */
 static neap_status add_images(struct source *source, enum split split, uint8_t *buffers, struct sums *all) {
   const struct field *image = source_image(source);
   const size_t bytes = (size_t)field_elements(image);
@@ -65,7 +66,7 @@ static neap_status add_images(struct source *source, enum split split, uint8_t *
   return ending_tell(&first);
 }
 
-/* The training images, whose sums are taken, and where all are checked the others, too. */
+/* Reads the training images and takes their sums; if all records are checked, reads the others, too. */
 static neap_status read_images(struct source *source, struct sums *sums) {
   struct sums unused = {0};
   uint8_t *buffers = malloc((size_t)source_threads(source) * (size_t)field_elements(source_image(source)));

@@ -1,11 +1,11 @@
-/* The random streams of data. Their numbers are in the bits of every checkpoint: they stay. */
+/* The random streams of data. Every checkpoint depends on their numbers: never change them. */
 #ifndef NEAP_DATA_STREAM_H
 #define NEAP_DATA_STREAM_H
 
 #include "base/random.h"
 
-/* Apart from those of operators and of first values, which have the same seed: `index` (an epoch, an image)
- * is below 2^56, and so are the streams of operators. */
+/* They differ from the streams of operators and of first values, which use the same seed: `index` (an epoch,
+ * an image) is below 2^56, and so are the streams of operators. */
 enum data_stream {
   STREAM_SHUFFLE = 0x41,
   STREAM_AUGMENT,

@@ -1,7 +1,7 @@
-/* Ten shapes under noise, at a random place and size: data for a first run, drawn by the program. A class is
- * a shape; where more than ten are asked for, a shape in one of several colours. A pixel's class is that of
- * the shape that it is in, or background. An image is a function of the seed and of its number alone; the
- * test images have numbers of their own. */
+/* Draws ten shapes under noise, at a random place and size: data for a first run, made by the program. A
+ * class is a shape; if more than ten are asked for, a shape in one of several colours. The class of a pixel
+ * is that of the shape it is in, or background. An image depends on the seed and its number alone; test
+ * images have numbers of their own. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,13 +20,14 @@ struct drawing {
 };
 enum { TEST_PART = 5 };
 
-/* This many images where nobody says how many, but no more bytes than these, and some batches in any case. */
+/* The usual number of images if none is given; but no more than these bytes, and at least some batches. */
 enum { USUAL_IMAGES = 10000, USUAL_BYTES = 128 << 20, USUAL_BATCHES = 4 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Whether (x, y) is inside; the shape fills [-1, 1] x [-1, 1], y points down. Mirrored, a shape is itself. */
+/* Return true if (x, y) is inside; the shape fills [-1, 1] x [-1, 1], y points down. All shapes equal their
+ * mirror images. */
 static bool disc(double x, double y) { return x * x + y * y <= 1; }
 static bool ring(double x, double y) { return disc(x, y) && x * x + y * y >= 0.4; }
 static bool square(double x, double y) { return fmax(fabs(x), fabs(y)) <= 0.85; }
@@ -48,7 +49,7 @@ static double between(double low, double high, uint32_t bits) {
 
 static uint8_t clamp_pixel(int value) { return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value); }
 
-/* Contrasts of the three channels, between 32 and 95: at random, or the class's own. */
+/* Returns the contrasts of the three channels, between 32 and 95: random, or those of the class. */
 static uint32_t contrast_bits(const struct drawing *drawing, int label, uint32_t random) {
   if (drawing->classes <= SHAPES) return random;
   uint32_t bits[4];
@@ -56,7 +57,7 @@ static uint32_t contrast_bits(const struct drawing *drawing, int label, uint32_t
   return bits[0];
 }
 
-/* Where the shape is. */
+/* The place of the shape. */
 struct scene {
   double radius, centre_x, centre_y;
 };
@@ -74,8 +75,8 @@ static bool is_inside(const struct scene *scene, int label, int64_t row, int64_t
                                 ((double)row + 0.5 - scene->centre_y) / scene->radius);
 }
 
-/* pixels [channels, height, width]. Random numbers by (image, counter): 0 and 1 for the scene, then a byte
- * for each channel of a pixel. */
+/* Draws pixels [channels, height, width]. Random numbers by (image, counter): 0 and 1 for the scene, then a
+ * byte for each channel of a pixel. */
 static void draw(const struct drawing *drawing, uint64_t image, int label, uint8_t *pixels) {
   const int64_t width = drawing->width, plane = drawing->height * width;
   uint32_t place[4], colour[4], noise[4];
@@ -96,7 +97,7 @@ static void draw(const struct drawing *drawing, uint64_t image, int label, uint8
   }
 }
 
-/* The classes of pixels: 0 outside the shape, else the image's class after it. */
+/* Draws the classes of pixels: 0 outside the shape, inside it the image's class plus one. */
 static void draw_map(const struct drawing *drawing, uint64_t image, int label, int32_t *map) {
   uint32_t place[4];
   data_random(drawing->seed, STREAM_DRAW, image, 0, place);
@@ -118,7 +119,7 @@ static neap_status read_record(const struct source *source, enum split split, in
   return NEAP_OK;
 }
 
-/* The numbers of the name; 0: not given. */
+/* The numbers in the name; 0: not given. */
 struct words {
   int64_t side, classes, images, seed;
 };
@@ -153,7 +154,7 @@ static neap_status parse(const char *argument, struct words *words) {
   return NEAP_OK;
 }
 
-/* What the name says, else what the task asks for, else the usual. A pixel's classes are one more: the
+/* Takes the numbers of the name, else those of the task, else the usual ones. Pixels have one class more: the
  * background. */
 static neap_status settle(const struct words *words, const struct task *task, struct drawing *drawing) {
   const bool wished = task->image[0] > 0 && words->side == 0;
@@ -174,7 +175,7 @@ static neap_status settle(const struct words *words, const struct task *task, st
       SOURCE_MAX_CHANNELS, MIN_SIDE, SOURCE_MAX_SIDE, (long long)drawing->channels,
       (long long)drawing->height, (long long)drawing->width);
   RETURN_IF(drawing->classes < 1 || drawing->classes > MAX_CLASSES, NEAP_INVALID_ARGUMENT,
-            "data set 'synthetic': 1 to %d classes%s are possible (got %lld)", MAX_CLASSES,
+            "data set 'synthetic': must have 1 to %d classes%s (got %lld)", MAX_CLASSES,
             (task->kind == TASK_PIXELS) ? " without the background" : "", (long long)drawing->classes);
   const int64_t bytes = drawing->channels * drawing->height * drawing->width;
   const int64_t room = most(USUAL_BYTES / bytes, USUAL_BATCHES * least(task->batch, MAX_IMAGES));

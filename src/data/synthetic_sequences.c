@@ -1,6 +1,6 @@
-/* Sequences that are drawn. Token i of the row is a function of the seed and of i alone: mostly it follows
- * from the one before by a fixed rule, and every few tokens, where a new run begins, it is any. A vector
- * tells its class by signs, under noise. */
+/* Draws sequences. Token i of the row depends on the seed and on i alone: mostly it follows from the token
+ * before by a fixed rule, but every few tokens, where a new run begins, it is any token. A vector shows its
+ * class by signs, under noise. */
 #include "data/synthetic_sequences.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static int32_t random_token(const struct drawing *d, int64_t run) {
   return (int32_t)random_below(bits[0], (uint64_t)d->classes);
 }
 
-/* A permutation of the vocabulary, nearly. */
+/* Permutes the vocabulary, nearly. */
 static int32_t next_token(const struct drawing *d, int32_t token) {
   return (int32_t)(((int64_t)token * 5 + 3) % d->classes);
 }
@@ -53,7 +53,7 @@ static neap_status open_tokens(const struct drawing *d, struct source *source) {
 
 /* ---- Vectors ---- */
 
-/* Time t of record r has a class, whose code in signs is seen under noise as large. */
+/* Draws the vector at time t of record r: the code of its class in signs, under noise of equal size. */
 static void draw_vector(const struct drawing *d, uint64_t record, int64_t t, int64_t width, float *vector,
                         int32_t *label) {
   uint32_t bits[4], code[4] = {0};

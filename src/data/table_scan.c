@@ -6,7 +6,7 @@
 
 enum { WORD_LIMIT = 1000, PROBLEM_LIMIT = 1000, COLUMN_LIMIT = 1 << 20 };
 
-/* A column while it is read. */
+/* What is known of a column while the file is read. */
 struct seen {
   const char *name;
   VECTOR(const char *) words; /* sorted; up to WORD_LIMIT */
@@ -74,7 +74,7 @@ static neap_status see(struct region *region, struct seen *c, const char *text, 
   return c->many ? NEAP_OK : add_word(region, c, text);
 }
 
-/* Whether a name is among those between semicolons. */
+/* Returns true if a name is in a list separated by semicolons. */
 static bool is_listed(const char *list, const char *name) {
   const size_t length = strlen(name);
   for (const char *at = list; at != NULL; at = strchr(at, ';') != NULL ? strchr(at, ';') + 1 : NULL)
@@ -82,7 +82,7 @@ static bool is_listed(const char *list, const char *name) {
   return false;
 }
 
-/* The column of that name; seen->count: no such column. */
+/* Returns the column of that name; seen->count: no such column. */
 static size_t find_column(const seen_columns *seen, const char *name) {
   size_t i = 0;
   while (i < seen->count && strcmp(seen->data[i].name, name) != 0) i++;
@@ -107,7 +107,7 @@ static neap_status choose_label(const struct table_words *words, const char *pat
   return NEAP_OK;
 }
 
-/* Of a table of texts: what other columns have is not looked at. */
+/* Has the scan ignore all columns but the label, in a table of texts. */
 static neap_status look_at_label_alone(const struct table_words *words, const char *path,
                                        seen_columns *seen) {
   size_t label;
@@ -170,7 +170,8 @@ static neap_status take_words(struct source *source, const struct seen *c, struc
   return NEAP_OK;
 }
 
-/* A column of numbers has nothing else but gaps, which are reported when records are written. */
+/* Describes a column. If it has numbers, anything else must be a gap; gaps are reported when records are
+ * written. */
 static neap_status describe_column(struct source *source, const char *path, const struct seen *c,
                                    struct table_column *column) {
   *column = (struct table_column){.name = c->name};
@@ -192,7 +193,7 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Many numbers that are seldom the same are values rather than classes. */
+/* Returns true if there are many numbers that are seldom equal: values rather than classes. */
 static bool is_ambiguous(const struct table_words *words, const struct seen *c) {
   enum { FEW = 20, EACH = 10 };
   return words->task == NULL && c->odd == 0 && c->words.count > FEW &&
@@ -230,7 +231,7 @@ static neap_status describe_label(struct source *source, const struct table_word
   return NEAP_OK;
 }
 
-/* Of a table of texts. */
+/* Describes a table of texts. */
 static neap_status describe_text(struct source *source, const struct table_words *words,
                                  struct table *table) {
   const struct table_column column = {.name = words->text, .text = true};

@@ -1,4 +1,4 @@
-/* The columns of a table's file: which hold numbers, which hold words. */
+/* Finds out which columns of a table's file hold numbers, and which hold words. */
 #ifndef NEAP_DATA_TABLE_SCAN_H
 #define NEAP_DATA_TABLE_SCAN_H
 
@@ -6,22 +6,22 @@
 #include "data/source.h"
 #include "data/table.h"
 
-/* As the name says. */
+/* The words of the source's name. */
 struct table_words {
   const char *file, *label, *task, *test, *ignore, *holdout, *seed, *text; /* NULL: not given */
 };
 
-/* Reads the whole file and describes it, with `text` that column and the label alone; what is kept lies in
- * the source's region. `*rows`: records. Rows of another number of fields than the header are problems.
- * NEAP_BAD_FORMAT: a column has too many words, or is named twice; the label has fractions where classes are
- * wanted. */
+/* Reads all of the file and describes it; with `text`, only that column and the label. The description is in
+ * the source's region. `*rows`: the number of records. Rows with another number of fields than the header are
+ * added to the problems. NEAP_BAD_FORMAT: a column has too many words, or is named twice; the label has
+ * fractions where classes are wanted. */
 neap_status table_scan(struct source *source, const struct table_words *words, struct csv *csv,
                        struct table *table, int64_t *rows);
 
-/* A finite number, and nothing else but blanks around it. */
+/* Returns true for a finite number with nothing but blanks around it. */
 bool table_number(const char *text, double *value);
 
-/* Nothing, or a word that means it: NA, NaN, null, ?. */
+/* Returns true for an empty text, or a word that means the same: NA, NaN, null, ?. */
 bool table_is_missing(const char *text);
 
 #endif

@@ -1,8 +1,9 @@
-/* Tables as data: "csv:FILE[,label=COLUMN][,task=classes|regression][,test=FILE][,ignore=A;B][,holdout=0.1]
+/* Reads tables as data:
+ * "csv:FILE[,label=COLUMN][,task=classes|regression][,test=FILE][,ignore=A;B][,holdout=0.1]
  * [,seed=0][,text=COLUMN]". The first line names the columns. Columns of numbers are standardised by the
- * training part, those of words become a 1 among zeros. Records are written to a temporary file as numbers;
- * the process holds none. With text= a record is the text of a column alone, in tokens (table_texts.h). Its
- * classes are those of the model where it has all of them, in its order. */
+ * training part; each word of the others becomes a 1 among zeros. Records are written to a temporary file as
+ * numbers; the process holds no records. With text= a record is the text of one column, in tokens
+ * (table_texts.h). Classes keep the model's order if the model has all of them. */
 #include <string.h>
 
 #include "base/file.h"
@@ -22,7 +23,7 @@ struct table_source {
   int64_t first[SPLITS];
 };
 
-/* Bytes of a record in the file: features and label. */
+/* Returns the bytes of a record in the file: features and label. */
 static size_t record_bytes(const struct table *table) { return (size_t)(table->width + 1) * sizeof(float); }
 
 static int64_t place_of(const struct table_source *t, enum split split, int64_t record) {
@@ -64,7 +65,7 @@ static neap_status put_number(const struct csv *csv, const struct table_column *
   return NEAP_OK;
 }
 
-/* A word that was not seen in training is zeros alone. */
+/* Writes the features of a column. A word that was not seen in training becomes zeros alone. */
 static neap_status put_column(const struct csv *csv, const struct table_column *column, const char *text,
                               float *features) {
   if (column->word_count == 0) return put_number(csv, column, text, &features[column->first]);
@@ -84,8 +85,8 @@ static neap_status put_label(const struct csv *csv, const struct table_column *l
   return NEAP_OK;
 }
 
-/* Which field each column of the table has in a file, by the names of its header; the last is the label,
- * which may be missing where the data are only predicted for. */
+/* Finds the field of each column of the table in a file, by the names in its header. The last is the label,
+ * which may be missing if the data are only predicted for. */
 static neap_status map_columns(struct source *source, const struct table *table, struct csv *csv,
                                size_t **map) {
   bool any;
@@ -116,7 +117,7 @@ static neap_status put_own_label(const struct csv *csv, const struct table *tabl
   return NEAP_OK;
 }
 
-/* Behind those that there are. */
+/* Appends a record to the file. */
 static neap_status put_record(struct source *source, const struct csv *csv, const size_t *map,
                               float *record) {
   struct table_source *t = source->context;
@@ -129,7 +130,8 @@ static neap_status put_record(struct source *source, const struct csv *csv, cons
   return source_write_file(csv->path, t->descriptor, record, record_bytes(table));
 }
 
-/* Writes all records of a file to the temporary one; those that cannot be are problems. */
+/* Writes all records of a file to the temporary one; those that cannot be written are added to the
+ * problems. */
 static neap_status write_records(struct source *source, struct csv *csv, int64_t *rows) {
   struct table_source *t = source->context;
   const struct table *table = &t->table;
@@ -183,7 +185,7 @@ static neap_status hold_out(struct source *source, const struct table_words *wor
   return NEAP_OK;
 }
 
-/* Words are as they are: only numbers have a scale. */
+/* Takes the scales of columns of numbers; words are not scaled. */
 static neap_status take_scales(struct source *source) {
   const struct table_source *t = source->context;
   const bool known = source->task.encoding != NULL;
@@ -196,7 +198,8 @@ static neap_status take_scales(struct source *source) {
   return t->table.label.word_count == 0 ? scale_take(source, 1) : NEAP_OK;
 }
 
-/* With an encoding all records are such to test with, unless the file is the one that was learned from. */
+/* Divides the records into parts. With an encoding all are test records, unless the file is the one that the
+ * model learned from. */
 static neap_status settle_parts(struct source *source, const struct table_words *words, int64_t rows) {
   struct table_source *t = source->context;
   if (source->task.encoding != NULL && words->test == NULL && words->holdout == NULL) {
@@ -208,7 +211,8 @@ static neap_status settle_parts(struct source *source, const struct table_words 
   return words->test != NULL ? add_test_file(source, words) : hold_out(source, words, rows);
 }
 
-/* With an encoding: what the model has learned from. Of texts the name may say other columns. */
+/* Takes the columns that the model was trained on from the encoding. For texts the name may give other
+ * columns. */
 static neap_status take_known(struct source *source, const struct table_words *words) {
   struct table_source *t = source->context;
   const struct table *known = source->task.encoding->table;
@@ -229,7 +233,7 @@ static neap_status take_known(struct source *source, const struct table_words *w
   return NEAP_OK;
 }
 
-/* Classes that the model has, too, are told apart in its order. */
+/* Gives classes the numbers that they have in the model, if it has all of them. */
 static neap_status take_labels(struct source *source, const struct task_labels *labels,
                                struct table_column *label) {
   struct table_column all = *label;
@@ -243,7 +247,7 @@ static neap_status take_labels(struct source *source, const struct task_labels *
   return NEAP_OK;
 }
 
-/* A model of values asks for such, where nothing is said. */
+/* Scans a table of texts. If the name does not say the task, a model of values asks for values. */
 static neap_status scan_texts(struct source *source, struct table_words *words, struct csv *csv,
                               int64_t *rows) {
   struct table_source *t = source->context;

@@ -25,7 +25,7 @@ void table_texts_close(struct table_texts *texts) {
   vector_free(&texts->ids);
 }
 
-/* Leaves `most` ids: those that are set behind a text stay. */
+/* Cuts to `most` ids, but keeps the last `behind`, which the tokenizer appends. */
 static void cut(struct token_ids *ids, size_t most, size_t behind) {
   memmove(ids->data + most - behind, ids->data + ids->count - behind, behind * sizeof *ids->data);
   ids->count = most;

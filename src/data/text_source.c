@@ -1,9 +1,8 @@
-/* Text and ids of tokens as data: "text:FILE[,tokens=bytes|characters|N|FILE.json][,test=FILE]" and
- * "tokens:FILE[,type=u16|i32][,test=FILE]". Where no file is given to test with, the last tenth is kept for
- * it.
+/* Reads text and token ids as data: "text:FILE[,tokens=bytes|characters|N|FILE.json][,test=FILE]" and
+ * "tokens:FILE[,type=u16|i32][,test=FILE]". Without a file to test with, the last tenth is kept for that.
  *
- * A text is made tokens once, which go to a temporary file: the process holds neither. The tokenizer is
- * learned from the training part alone, but characters are those of both. */
+ * A text is converted to tokens once; they go to a temporary file, and the process holds neither. The
+ * tokenizer is learned from the training part alone, but characters are those of both parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,7 @@
 
 static const double training_share = 0.9;
 
-/* ---- What stands in the name ---- */
+/* ---- Words of the name ---- */
 
 struct words {
   const char *file, *test, *tokens, *type; /* NULL: not given */
@@ -24,7 +23,7 @@ struct words {
 
 /* ---- Tokens in files ---- */
 
-/* The training tokens, then those to test with: in one file or in two. */
+/* The training tokens, followed by those to test with: in one file or in two. */
 struct token_source {
   struct token_file files[2];
 };
@@ -44,7 +43,7 @@ static neap_status add_files(struct source *source, struct token_source **out) {
   return NEAP_OK;
 }
 
-/* Makes them records. */
+/* Makes records of the tokens. */
 static neap_status open_windows(struct source *source, const char *path, const struct token_source *files,
                                 int32_t mask) {
   const struct token_row row = {
@@ -60,7 +59,7 @@ static neap_status take_all(void *context, const struct text *window, bool last,
   return NEAP_OK;
 }
 
-/* Divides a text at the beginning of a character: the training part, and what is kept to test with. */
+/* Divides a text at the beginning of a character into the training part and the test part. */
 static neap_status divide_text(struct text *train, struct text *test) {
   size_t end = (size_t)((double)train->length * training_share);
   for (unsigned char byte; end > 0; end--) {
@@ -75,8 +74,8 @@ static neap_status divide_text(struct text *train, struct text *test) {
   return text_walk(train, take_all, NULL, &test->line);
 }
 
-/* A text on its way to a file of tokens. Its pieces, which are encoded for themselves, end with the first
- * line that makes them a MiB or more. */
+/* State while a text is written as tokens. It is encoded in separate pieces; each ends with the first line
+ * that makes it a MiB or more. */
 struct encoder {
   const struct tokenizer *tokenizer;
   int descriptor;
@@ -87,7 +86,7 @@ struct encoder {
 
 enum { PIECE_BYTES = 1 << 20 };
 
-/* Where the present piece ends in the window; 0: behind it. */
+/* Returns the end of the current piece in the window; 0: it is past the window. */
 static size_t piece_end(const struct encoder *e, const struct text *window) {
   const size_t from = e->done < PIECE_BYTES ? PIECE_BYTES - e->done : 1;
   const char *line =
@@ -117,7 +116,7 @@ static neap_status encode(void *context, const struct text *window, bool last, s
   return NEAP_OK;
 }
 
-/* Makes a text tokens, behind those that are in the file. */
+/* Converts a text to tokens and appends them to the file. */
 static neap_status write_tokens(const struct source *source, const struct text *text, int descriptor,
                                 int64_t *count) {
   struct encoder encoder = {.tokenizer = source->tokenizer, .descriptor = descriptor};
@@ -127,7 +126,7 @@ static neap_status write_tokens(const struct source *source, const struct text *
   return status;
 }
 
-/* The token that means a masked one: that of a tokenizer of others, or one more. */
+/* Finds the token that masks others: one that the imported tokenizer has, or a new one. */
 static neap_status find_mask(struct tokenizer *tokenizer, int32_t *mask) {
   static const char *const names[] = {"[MASK]", "<mask>"};
   for (int i = 0; i < 2 && tokenizer->kind == TOKENIZER_PIPELINE; i++) {
@@ -163,7 +162,8 @@ static neap_status open_texts(struct source *source, const struct words *words, 
   return open_windows(source, words->file, files, mask);
 }
 
-/* Tokens that are opened for another task are refused by the caller, not here. */
+/* Settles the kind of task. The caller, not this function, refuses tokens that are opened for another
+ * task. */
 static void settle_kind(struct source *source) {
   if (source->task.kind != TASK_MASKED) source->task.kind = TASK_TOKENS;
 }

@@ -1,8 +1,8 @@
-/* Transforms: what records go through on their way from a source to the inputs of a graph.
+/* Transforms convert records on their way from a source to the inputs of a graph.
  *
- * A slot is a place for one value of a record. The source's fields have the first slots; a transform changes
+ * A slot is a place for one value of a record. The first slots are the source's fields; a transform changes
  * slots or adds some, whose names may hide earlier ones. An input of the graph takes the last slot of its
- * name. Transforms are pure: what they draw follows from seed, epoch and record. */
+ * name. Transforms are pure: what they draw depends only on seed, epoch and record. */
 #ifndef NEAP_DATA_TRANSFORM_H
 #define NEAP_DATA_TRANSFORM_H
 
@@ -12,15 +12,15 @@ enum { SLOT_LIMIT = 24, TRANSFORM_LIMIT = 12, TRANSFORM_SLOTS = 4 };
 
 struct slot {
   struct field field;
-  unsigned char *memory; /* of a batch, record by record: an input of the session; NULL: a thread's own, */
+  unsigned char *memory; /* a batch, record by record: an input of the session; NULL: the thread's own, */
   size_t offset;         /* at this offset there */
 };
 
 /* A record on its way. */
 struct sample {
   const struct draw *draw;
-  int64_t record;              /* of its part; negative: no record, which fills up a batch */
-  int64_t length;              /* of ragged values, in this batch */
+  int64_t record;              /* in its part; negative: padding of a batch, no record */
+  int64_t length;              /* of ragged values in this batch */
   void *values[SLOT_LIMIT];    /* NULL: not wanted */
   int64_t lengths[SLOT_LIMIT]; /* dims[0] of ragged values */
 };
@@ -29,13 +29,13 @@ struct stage;
 
 struct transform {
   const char *name, *summary;
-  /* Finds its slots and adds those it makes. *applies: whether it has anything to do. */
+  /* Finds its slots and adds new ones. *applies is false if it has nothing to do. */
   neap_status (*prepare)(struct stage *stage, const struct field *wanted, int wanted_count, int *slots,
                          bool *applies);
   void (*apply)(const struct stage *stage, const int *slots, struct sample *sample);
 };
 
-/* A source's fields and all transforms that apply to them, in their order. */
+/* The fields of a source and all transforms that apply to them, in their order. */
 struct stage {
   const struct source *source;
   struct slot slots[SLOT_LIMIT];
@@ -52,13 +52,13 @@ struct stage {
 /* Adds a slot; `*slot` is its number. */
 neap_status stage_add_slot(struct stage *stage, struct field field, int *slot);
 
-/* The last slot of that name; -1: no such slot. */
+/* Returns the last slot of that name; -1: no such slot. */
 int stage_find_slot(const struct stage *stage, const char *name);
 
-/* The wanted field of that name; NULL: no such field. */
+/* Returns the wanted field of that name; NULL: no such field. */
 const struct field *find_wanted(const struct field *wanted, int count, const char *name);
 
-/* Bytes of a record's value in a batch whose ragged values have `length`. */
+/* Returns the bytes of a record's value in a batch whose ragged values have `length`. */
 size_t slot_bytes(const struct slot *slot, int64_t length);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "data/stream.h"
 
-/* What the transforms work on. */
+/* Slots of the transforms. */
 enum { IMAGE, WINDOW, MAP, OUTPUT };
 
 static const struct field *field_of(const struct stage *stage, int slot) { return &stage->slots[slot].field; }
@@ -14,7 +14,7 @@ static int find_image(const struct stage *stage) {
   return image != NULL ? stage_find_slot(stage, image->name) : -1;
 }
 
-/* The map of labels; -1: no such map. */
+/* Returns the slot of the map of labels; -1: no such map. */
 static int find_map(const struct stage *stage) {
   const int slot = stage_find_slot(stage, task_rows[stage->source->task.kind].label);
   return slot >= 0 && stage->slots[slot].field.rank == 2 && stage->slots[slot].field.dtype == NEAP_I32 &&
@@ -66,8 +66,8 @@ static neap_status prepare_crop(struct stage *stage, const struct field *wanted,
   return stage->source->crop_padding > 0 ? find_slots(stage, slots, applies) : NEAP_OK;
 }
 
-/* Moves a plane [height, width] of elements by (down, right) in place: out[y][x] = in[y + down][x + right],
- * zeros come in. */
+/* Moves a plane [height, width] of elements by (down, right) in place: out[y][x] = in[y + down][x + right];
+ * new places are zero. */
 static void move_plane(unsigned char *plane, int64_t height, int64_t width, size_t element, int64_t down,
                        int64_t right) {
   const size_t row = (size_t)width * element;

@@ -48,7 +48,8 @@ static void apply_next(const struct stage *stage, const int *slots, struct sampl
   take_tokens(stage, slots, s);
 }
 
-/* Of 15 % of the tokens; 80 % of these are masked, 10 % become any token, 10 % stay (Devlin et al. 2019). */
+/* Chooses 15 % of the tokens; 80 % of these are masked, 10 % become any token, 10 % stay (Devlin et al.
+ * 2019). */
 static void apply_masked(const struct stage *stage, const int *slots, struct sample *s) {
   static const float share = 0.15f, masked = 0.8f, other = 0.9f;
   const int64_t length = stage->slots[slots[TOKENS]].field.dims[0], count = s->lengths[slots[WINDOW]];
@@ -74,7 +75,7 @@ static void apply_masked(const struct stage *stage, const int *slots, struct sam
 
 enum { SOURCE, TARGET, PADDED };
 
-/* The slots from PADDED on are "source", "tokens" and "label": they stand one after the other. */
+/* Adds the slots "source", "tokens" and "label", which follow each other from PADDED on. */
 static neap_status prepare_pad(struct stage *stage, const struct field *wanted, int wanted_count, int *slots,
                                bool *applies) {
   static const char *const names[] = {"source", "tokens", "label"};
@@ -91,7 +92,7 @@ static neap_status prepare_pad(struct stage *stage, const struct field *wanted, 
   return NEAP_OK;
 }
 
-/* Where there is no record, a source of one token keeps attention from looking at nothing. */
+/* Pads a pair. An empty record gets a source of one token, so that attention always sees something. */
 static void apply_pad(const struct stage *stage, const int *slots, struct sample *s) {
   const int32_t end = stage->source->end_token;
   const bool any = s->record >= 0;
@@ -148,7 +149,7 @@ static neap_status prepare_text(struct stage *stage, const struct field *wanted,
   return *applies ? stage_add_slot(stage, stage->slots[slots[TEXT]].field, &slots[TOKENS]) : NEAP_OK;
 }
 
-/* Where there is no record, one token keeps attention from looking at nothing. */
+/* Pads a text. An empty record gets one token, so that attention always sees something. */
 static void apply_text(const struct stage *stage, const int *slots, struct sample *s) {
   (void)stage;
   const int64_t count = s->record >= 0 ? s->lengths[slots[TEXT]] : 1;

@@ -4,16 +4,16 @@
 
 #include "data/transform.h"
 
-/* next_token: of a window of T + 1 tokens the first T, and as labels those that follow.
- * masked_token: the first T, of which some are masked, and these as labels.
- * pad: of a source and a target of any lengths "source", "tokens" and "label" of one length: a source ends
- * with </s>, and where it ends before its sequence -1 follows; a target begins with </s>, and its labels are
- * what follows, </s> at the end.
- * answers: of the tokens of a conversation "tokens" and "label", the tokens that follow and carry loss;
- * others, and what is behind its end, are -1 (and tokens 0 there, which no token before them sees). A token
- * without loss is its complement, ~id.
+/* next_token: gives the first T tokens of a window of T + 1, and the tokens that follow them as labels.
+ * masked_token: gives the first T, some of them masked, and the masked ones as labels.
+ * pad: gives a source and a target of any lengths as "source", "tokens" and "label" of one length. A source
+ * ends with </s> and is padded with -1. A target begins with </s>; its labels are the tokens that follow
+ * and </s> at the end.
+ * answers: gives the tokens of a conversation as "tokens" and "label". The labels are the tokens that follow
+ * and carry loss; others are -1, also after the end, where tokens are 0 and no earlier token sees them. A
+ * token without loss is stored as its complement, ~id.
  *
- * transform_text: the tokens of a text, with -1 behind its end. */
+ * transform_text: gives the tokens of a text, padded with -1. */
 extern const struct transform transform_next_token, transform_masked_token, transform_pad, transform_answers,
     transform_text;
 

@@ -6,7 +6,7 @@
 
 static int64_t window_length(const struct source *source) { return source->fields[0].dims[0] - 1; }
 
-/* Where a window begins. */
+/* Returns the place at which a window begins. */
 static int64_t window_start(const struct source *source, enum split split, int64_t record,
                             const struct draw *draw) {
   uint32_t bits[4] = {0};

@@ -74,7 +74,7 @@ neap_status workspace_reserve_file(struct workspace *w, const char *path, uint64
   return NEAP_OK;
 }
 
-/* In one workspace. */
+/* Makes room in one workspace. */
 static neap_status reserve(struct workspace *w, const struct workspace_size *most, size_t resizer) {
   struct picture largest = w->picture;
   TRY(workspace_reserve_file(w, "pictures", most->file));

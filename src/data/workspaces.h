@@ -1,5 +1,5 @@
-/* What threads need to read a picture: a file's bytes, pixels, a resizer. There are as many as threads that
- * read at once; one that finds none waits. */
+/* Memory that a thread needs to read a picture: the file's bytes, pixels, a resizer. There is one workspace
+ * per thread that reads at once; a thread that finds none free waits. */
 #ifndef NEAP_DATA_WORKSPACES_H
 #define NEAP_DATA_WORKSPACES_H
 
@@ -11,10 +11,10 @@ struct workspace {
   size_t file_capacity;
   struct picture picture;
   struct resizer resizer;
-  struct workspace *next; /* that is free, too */
+  struct workspace *next; /* next free workspace */
 };
 
-/* The most that any picture needs. */
+/* The most memory that any picture needs. */
 struct workspace_size {
   size_t file, pixels;
   int64_t height, width;
@@ -22,11 +22,11 @@ struct workspace_size {
 
 struct workspaces;
 
-/* Free with workspaces_free, which takes NULL. */
+/* Creates `count` workspaces. Free with workspaces_free, which takes NULL. */
 neap_status workspaces_create(int count, struct workspaces **workspaces);
 void workspaces_free(struct workspaces *workspaces);
 
-/* A workspace that nobody else has until it is given back. */
+/* Takes a workspace, which nobody else has until it is given back. */
 struct workspace *workspaces_take(struct workspaces *workspaces);
 void workspaces_give(struct workspaces *workspaces, struct workspace *workspace);
 

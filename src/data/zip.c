@@ -38,7 +38,7 @@ struct directory {
   uint64_t offset, count;
 };
 
-/* Of a large file, whose end record has no room for its numbers. */
+/* Reads the end record of a large file, whose usual end record has no room for its numbers. */
 static neap_status read_end64(const struct zip *zip, uint64_t end, struct directory *directory) {
   uint8_t locator[LOCATOR_BYTES], record[END64_BYTES];
   if (end < LOCATOR_BYTES) return bad(zip, "its end is damaged");
@@ -50,7 +50,7 @@ static neap_status read_end64(const struct zip *zip, uint64_t end, struct direct
   return NEAP_OK;
 }
 
-/* Finds the record at the end, which a comment may follow. */
+/* Finds the end record, which a comment may follow. */
 static neap_status find_directory(const struct zip *zip, struct directory *directory) {
   static const uint8_t magic[] = {'P', 'K', 5, 6};
   uint8_t record[END_BYTES];
@@ -63,7 +63,7 @@ static neap_status find_directory(const struct zip *zip, struct directory *direc
   return bad(zip, "it has no end record");
 }
 
-/* Takes the numbers of a large entry out of its extra field, in the order of those that had no room. */
+/* Reads the numbers of a large entry from its extra field, in the order of those that had no room. */
 static neap_status read_extra(const struct zip *zip, struct zip_entry *entry, uint64_t offset, size_t bytes) {
   uint64_t *const wanted[] = {&entry->size, &entry->compressed, &entry->offset};
   uint8_t extra[1024];
@@ -125,7 +125,7 @@ const struct zip_entry *zip_find(const struct zip *zip, const char *name) {
 
 /* ---- Bytes ---- */
 
-/* Inflates compressed bytes from `offset` on into an open file, and compares size and checksum. */
+/* Inflates compressed bytes from `offset` on into an open file, and checks size and checksum. */
 static neap_status inflate_entry(const struct zip *zip, const struct zip_entry *entry, uint64_t offset,
                                  z_stream *stream, int descriptor) {
   enum { PIECE = 1 << 16 };

@@ -1,4 +1,4 @@
-/* Zip files, as numpy.savez writes them: their entries, stored or deflated. */
+/* Reads zip files, as numpy.savez writes them: entries that are stored or deflated. */
 #ifndef NEAP_DATA_ZIP_H
 #define NEAP_DATA_ZIP_H
 
@@ -8,7 +8,7 @@ struct zip_entry {
   const char *name;
   int method; /* 0: stored, 8: deflated */
   uint32_t checksum;
-  uint64_t offset, compressed, size; /* offset: of its local header */
+  uint64_t offset, compressed, size; /* offset: that of its local header */
 };
 
 struct zip {
@@ -18,16 +18,17 @@ struct zip {
   VECTOR(struct zip_entry) entries;
 };
 
-/* Opens a file until source_close and lists its entries; names lie in the source's region. zip_free frees the
- * list, whatever the status. NEAP_BAD_FORMAT: it is no zip file, or a damaged one. */
+/* Opens a file until source_close and lists its entries; their names are in the source's region. zip_free
+ * frees the list, whatever the status. NEAP_BAD_FORMAT: it is not a zip file, or a damaged one. */
 neap_status zip_open(struct source *source, const char *path, struct zip *zip);
 void zip_free(struct zip *zip);
 
-/* The entry of that name; NULL: no such entry. */
+/* Returns the entry of that name; NULL: no such entry. */
 const struct zip_entry *zip_find(const struct zip *zip, const char *name);
 
-/* The bytes of an entry in an open file, from *offset on: the zip file itself, or where it is deflated a
- * temporary one until source_close. NEAP_BAD_FORMAT: it is damaged. NEAP_UNSUPPORTED: another method. */
+/* Gives the bytes of an entry in an open file, from *offset on: in the zip file itself, or if it is deflated
+ * in a temporary file until source_close. NEAP_BAD_FORMAT: it is damaged. NEAP_UNSUPPORTED: another
+ * method. */
 neap_status zip_open_entry(struct source *source, const struct zip *zip, const struct zip_entry *entry,
                            int *descriptor, uint64_t *offset);
 

@@ -76,7 +76,7 @@ says "--pack does nothing"
 
 # What is wrong is named.
 expect 2 "${run[@]}" --data lines.jsonl --steps 1 --template chatlm
-says "there are chatml"
+says "the names are chatml"
 echo '{"messages": [{"role": "user", "content": "Hi"}]}' >>set/train.jsonl
 expect 1 "${run[@]}" --data chat:set --steps 1
 says "set/train.jsonl: line 51"

@@ -63,7 +63,7 @@ expect 2 "$neap" chat text_run <said
 quiet
 says "has no chat template; name the one that it was trained with (--template NAME"
 expect 2 "$neap" chat llama --template chatlm <said
-says "there are chatml"
+says "the names are chatml"
 expect 2 "$neap" chat text_run --template chatml --length 17 <said
 says "the model has positions for 16"
 expect 3 "$neap" chat llama --budget 1KiB <said

@@ -106,7 +106,7 @@ while read -r status words options; do
   says "${words//_/ }"
   [ "$(grep -c "^neap: " err)" = 1 ] || fail "it is told $(grep -c "^neap: " err) times that $options is wrong"
 done <<'END'
-2 divide_among_3_processes --processes 3
+2 divided_among_3_processes --processes 3
 1 is_missing --processes 2 --data cifar10:nowhere
 3 the_smallest_that_can --processes 2 --budget 1KB
 2 --processes --processes 0

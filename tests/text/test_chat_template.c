@@ -106,7 +106,7 @@ static void test_names(void **state) {
   assert_null(chat_template_name_at(-1));
   assert_int_equal(chat_template_named("chatm", &chat), NEAP_INVALID_ARGUMENT);
   assert_null(chat);
-  assert_says("there are chatml, ");
+  assert_says("the names are chatml, ");
   chat_template_free(NULL);
 }
 

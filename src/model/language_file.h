@@ -65,6 +65,9 @@ int32_t language_file_find(const struct language_model *m, const char *name);
 
 int64_t origin_elements(const struct origin *o);
 
+/* Whether the variable is made of rows of the file, each of which can be read by itself. */
+bool language_file_has_rows(const struct language_model *m, const struct origin *o);
+
 /* Bytes of the tensor that a variable's rows can be read from, some at a time; 0: it is new, packed in 4
  * bits, or not dense, and has no such rows. */
 uint64_t language_file_bytes(const struct language_model *m, const struct origin *o);

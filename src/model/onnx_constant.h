@@ -31,9 +31,6 @@ struct folding {
 
 typedef neap_status fold_function(struct folding *f);
 
-/* The function that computes nodes of an operator; NULL: no such operator. */
-fold_function *fold_find(const char *op);
-
 /* A constant of that shape, with zeros. NEAP_UNSUPPORTED: they are too many to be computed before training.
  */
 neap_status constant_create(struct pool *pool, int32_t type, int32_t rank, const int64_t *dims,

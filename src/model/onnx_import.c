@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/onnx_fold.h"
+
 /* ---- Values by name ---- */
 
 static uint64_t hash_name(const char *name) { return hash_bytes(name, strlen(name)); }

@@ -68,9 +68,6 @@ neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoi
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* state.json, whole and undamaged; the object is freed with json_decref, NULL after a failure. */
-neap_status checkpoint_read_object(const char *folder, json_t **state);
-
 /* The options of adapters that the run of the checkpoint in a folder has, and, where it has some, what else
  * its weights need to be read into a session that predicts; texts are copied to the region. Others stay as
  * they are. */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 
 /* Of one thing that is measured: runs until this many in a row were no better, within limits of time. The
  * least is several time slices of the system, in some of which all threads run. */

@@ -7,7 +7,7 @@
  * that it may lie in place of, is given to the first part alone. */
 #include <string.h>
 
-#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/operator.h"
 #include "kernel/random_stream.h"
 
 enum how { WHOLE, CUT, SUMMED, FIRST };

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "device/host.h"
+#include "kernel/cpu/dispatch.h"
 #include "kernel/cpu/onednn.h"
 #include "kernel/cpu/winograd.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 #include "neap.h"
 
 enum { CHANNELS = 64, SIDE = 32, WIDTH = 384, CLASSES = 10, OPERATORS = 64, COLUMNS = 4 };

@@ -145,18 +145,3 @@ int write_text_file(const char *path, const char *text, size_t length) {
   fprintf(stderr, "neap: %s\n", neap_error_message());
   return EXIT_FAILED;
 }
-
-int print_made(const struct verb *verb, void (*print)(void), FILE **out, bool json) {
-  char *text = NULL;
-  size_t length = 0;
-  *out = open_memstream(&text, &length);
-  if (*out == NULL) return report_failure(verb, no_memory());
-  print();
-  int result = fclose(*out) == 0 ? EXIT_DONE : report_failure(verb, no_memory());
-  if (result == EXIT_DONE && json)
-    result = print_json(json_pack("{s:s}", "text", text));
-  else if (result == EXIT_DONE)
-    fwrite(text, 1, length, stdout);
-  free(text);
-  return result;
-}

@@ -1,7 +1,6 @@
 /* The neap command: a verb and its arguments. */
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
@@ -87,57 +86,6 @@ static void print_help(FILE *file) {
         "Exit status: 0 done; 1 failed; 2 wrong usage; 3 the budget cannot be met;\n"
         "4 a plan or layout is not valid; 5 training diverged; 130 interrupted.\n",
         file);
-}
-
-static bool memory_is_out; /* in the command itself, which leaves no message of the library */
-
-neap_status no_memory(void) {
-  memory_is_out = true;
-  return NEAP_OUT_OF_MEMORY;
-}
-
-/* The most address space that the process has had; 0: not known. */
-static uint64_t most_address_space(void) {
-  char line[128];
-  unsigned long long kibibytes = 0;
-  FILE *file = fopen("/proc/self/status", "r");
-  if (file == NULL) return 0;
-  while (kibibytes == 0 && fgets(line, sizeof line, file) != NULL)
-    if (sscanf(line, "VmPeak: %llu", &kibibytes) != 1) kibibytes = 0;
-  fclose(file);
-  return 1024 * (uint64_t)kibibytes;
-}
-
-/* Where the process may not have what the system has. */
-static void report_memory_limit(void) {
-  struct rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  const uint64_t had = most_address_space();
-  fprintf(stderr, "  this process had %s of address space; its limit is %s (%llu bytes): ulimit -v %llu\n",
-          bytes_text(had).text, bytes_text(limit.rlim_cur).text, (unsigned long long)limit.rlim_cur,
-          (unsigned long long)limit.rlim_cur / 1024);
-}
-
-int exit_status_of(neap_status status) {
-  static const struct {
-    neap_status status;
-    int exit_status;
-  } rows[] = {{NEAP_OK, EXIT_DONE},
-              {NEAP_INVALID_ARGUMENT, EXIT_USAGE},
-              {NEAP_OVER_BUDGET, EXIT_OVER_BUDGET},
-              {NEAP_INVALID_PLAN, EXIT_INVALID},
-              {NEAP_DIVERGED, EXIT_DIVERGED},
-              {NEAP_INTERRUPTED, EXIT_SIGNAL + SIGINT}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    if (rows[i].status == status) return rows[i].exit_status;
-  return EXIT_FAILED;
-}
-
-int report_failure(const struct verb *verb, neap_status status) {
-  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
-  if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
-  return exit_status_of(status);
 }
 
 static int run_verb(const struct verb *verb, int count, char **arguments) {

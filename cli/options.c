@@ -1,29 +1,9 @@
 /* Arguments of a verb: settings, which are rows of the library, and options of its own. */
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
-
-static bool usage_as_json;
-
-void tell_usage_as_json(void) { usage_as_json = true; }
-
-int report_usage(const struct verb *verb, const char *format, ...) {
-  va_list arguments;
-  char *message = NULL;
-  va_start(arguments, format);
-  if (vasprintf(&message, format, arguments) < 0) message = NULL;
-  va_end(arguments);
-  fprintf(stderr, "neap: %s\nSee `neap%s%s --help`.\n", message != NULL ? message : "out of memory",
-          verb != NULL ? " " : "", verb != NULL ? verb->name : "");
-  if (usage_as_json)
-    print_json(json_pack("{s:s%, s:i}", "error", message != NULL ? message : "out of memory",
-                         strlen(message != NULL ? message : "out of memory"), "exit_status", EXIT_USAGE));
-  free(message);
-  return EXIT_USAGE;
-}
 
 const char standard_output[] = "/dev/stdout";
 

@@ -65,6 +65,9 @@ int32_t language_file_find(const struct language_model *m, const char *name);
 
 int64_t origin_elements(const struct origin *o);
 
+/* Returns true if the variable consists of rows of the file, each of which can be read alone. */
+bool language_file_has_rows(const struct language_model *m, const struct origin *o);
+
 /* Returns the bytes of the tensor if some of a variable's rows can be read from it at a time; 0 if it is new,
  * packed in 4 bits, or not dense. */
 uint64_t language_file_bytes(const struct language_model *m, const struct origin *o);

@@ -103,18 +103,6 @@ static neap_status permute(const char *path, const struct origin *o, int64_t hea
   return NEAP_OK;
 }
 
-/* Returns true if the variable consists of rows of the file, each of which can be read alone. */
-static bool has_rows(const struct language_model *m, const struct origin *o) {
-  if (o->made || o->packed != NULL) return false;
-  if (m->config == NULL) return o->rank > 1 || o->form.permuted_heads == 0;
-  return o->file->file->tensors[o->file->index].indices == NULL;
-}
-
-uint64_t language_file_bytes(const struct language_model *m, const struct origin *o) {
-  if (!has_rows(m, o)) return 0;
-  return m->config == NULL ? m->gguf.tensors[o->tensor].bytes : o->file->file->tensors[o->file->index].bytes;
-}
-
 /* Reads a variable without such rows. */
 static neap_status read_whole(const struct language_model *m, const struct origin *o, float *data) {
   if (o->packed != NULL) return packed_weight_read(o->packed, data);
@@ -132,7 +120,8 @@ neap_status language_file_read(const struct language_model *m, const struct orig
     memset(data, 0, (size_t)elements * sizeof *data);
     return NEAP_OK;
   }
-  if (has_rows(m, o)) return language_file_read_rows(m, o, 0, o->rank > 1 ? elements / row : 1, data);
+  if (language_file_has_rows(m, o))
+    return language_file_read_rows(m, o, 0, o->rank > 1 ? elements / row : 1, data);
   TRY(read_whole(m, o, data));
   for (int64_t i = 0; o->form.less != 0 && i < elements; i++) data[i] += o->form.less;
   return NEAP_OK;

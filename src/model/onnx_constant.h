@@ -31,9 +31,6 @@ struct folding {
 
 typedef neap_status fold_function(struct folding *f);
 
-/* Returns the function that computes nodes of an operator; NULL: no such operator. */
-fold_function *fold_find(const char *op);
-
 /* Makes a constant of this shape, with zeros. NEAP_UNSUPPORTED: too many to be computed before training. */
 neap_status constant_create(struct pool *pool, int32_t type, int32_t rank, const int64_t *dims,
                             struct constant **out);

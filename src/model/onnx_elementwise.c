@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/onnx_fold.h"
 #include "model/onnx_operators.h"
 
 /* ---- One tensor ---- */

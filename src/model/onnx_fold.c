@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/onnx_constant.h"
+#include "model/onnx_fold.h"
 
 static neap_status refuse(const struct folding *f, const char *problem) {
   return node_fail(f->file, f->node, NEAP_UNSUPPORTED, "%s", problem);

@@ -6,31 +6,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/onnx_fold.h"
+
 /* ---- Values by name ---- */
 
-static size_t hash_of(const char *name) {
-  uint64_t hash = 14695981039346656037u;
-  for (; *name != '\0'; name++) hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-  return (size_t)(hash ^ hash >> 29);
+static uint64_t hash_name(const char *name) { return hash_bytes(name, strlen(name)); }
+
+static uint64_t hash_value(const void *owner, int32_t value) {
+  const struct import *m = owner;
+  return hash_name(m->values.data[value]->name);
 }
 
-static struct value **slot_of(const struct import *m, const char *name) {
-  size_t at = hash_of(name) & (m->table_size - 1);
-  while (m->table[at] != NULL && strcmp(m->table[at]->name, name) != 0) at = (at + 1) & (m->table_size - 1);
-  return &m->table[at];
+static bool has_name(const void *owner, int32_t value, const void *name) {
+  const struct import *m = owner;
+  return strcmp(m->values.data[value]->name, name) == 0;
 }
+
+static const struct index_keys names = {hash_value, has_name};
 
 struct value *value_find(const struct import *m, const char *name) {
-  return *slot_of(m, name);
+  const int32_t number = index_find(&m->names, &names, m, hash_name(name), name);
+  return number >= 0 ? m->values.data[number] : NULL;
 }
 
 neap_status value_add(struct import *m, const char *name, struct value **out) {
-  struct value **slot = slot_of(m, name);
-  RETURN_IF(*slot != NULL, NEAP_BAD_FORMAT, "%s: two values are named '%.100s'", m->file.path, name);
-  *slot = region_alloc(&m->region, 1, sizeof **slot);
-  RETURN_IF_NULL(*slot);
-  **slot = (struct value){.name = name, .tensor = NO_TENSOR};
-  *out = *slot;
+  TRY(index_reserve(&m->names, &names, m));
+  int32_t *slot = index_slot(&m->names, &names, m, hash_name(name), name);
+  RETURN_IF(*slot >= 0, NEAP_BAD_FORMAT, "%s: two values are named '%.100s'", m->file.path, name);
+  struct value *value = region_alloc(&m->region, 1, sizeof *value);
+  RETURN_IF_NULL(value);
+  *value = (struct value){.name = name, .tensor = NO_TENSOR};
+  TRY(vector_push(&m->values, value));
+  index_put(&m->names, slot);
+  *out = value;
   return NEAP_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef NEAP_MODEL_ONNX_IMPORT_H
 #define NEAP_MODEL_ONNX_IMPORT_H
 
+#include "base/index.h"
 #include "model/onnx_constant.h"
 #include "op/builder.h"
 
@@ -35,8 +36,8 @@ struct import {
   struct pool pool;
   struct onnx_file file;
   neap_builder *builder;
-  struct value **table;           /* by name, hashed; the names of the file */
-  size_t table_size;              /* a power of 2 */
+  VECTOR(struct value *) values;  /* in `region` */
+  struct index names;             /* of the values */
   const struct onnx_node *node;   /* that is being read */
   const struct constant **inputs; /* its inputs that are known */
   int64_t batch, file_batch;      /* of this graph; the fixed one of the file, 0: any */

@@ -44,12 +44,7 @@ static neap_status add_weight(struct import *m, const struct onnx_tensor *t) {
   return NEAP_OK;
 }
 
-static neap_status make_table(struct import *m) {
-  size_t names = (size_t)m->file.tensor_count + (size_t)m->file.input_count;
-  for (int32_t i = 0; i < m->file.node_count; i++) names += (size_t)m->file.nodes[i].output_count;
-  for (m->table_size = 64; m->table_size < 2 * names + 2;) m->table_size *= 2;
-  m->table = region_alloc(&m->region, m->table_size, sizeof *m->table);
-  RETURN_IF_NULL(m->table);
+static neap_status add_weights(struct import *m) {
   for (int32_t i = 0; i < m->file.tensor_count; i++) TRY(add_weight(m, &m->file.tensors[i]));
   return NEAP_OK;
 }
@@ -60,13 +55,15 @@ static neap_status import_begin(struct import *m, const char *path) {
   TRY(onnx_open(path, &m->file));
   m->builder = neap_builder_create(path);
   RETURN_IF_NULL(m->builder);
-  return make_table(m);
+  return add_weights(m);
 }
 
 void import_end(struct import *m) {
   neap_builder_free(m->builder);
   onnx_close(&m->file);
   vector_free(&m->first);
+  vector_free(&m->values);
+  index_free(&m->names);
   region_free(&m->region);
   region_free(&m->pool.region);
 }

@@ -6,6 +6,7 @@
 
 #include "base/heap.h"
 #include "base/ids.h"
+#include "base/index.h"
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
@@ -35,7 +36,8 @@ struct regression {
 
   /* Of one search. */
   VECTOR(struct live_set) sets;
-  VECTOR(int32_t) members, heap, table; /* heap: open sets; table: sets by hash, -1 if none exists */
+  VECTOR(int32_t) members, heap; /* heap: open sets */
+  struct index index;            /* of the sets: finds the last of equal ones */
   uint64_t best;
   int64_t limit; /* on the work */
 
@@ -75,30 +77,26 @@ static uint64_t peak_apart(const struct regression *r, const int32_t *ids, int32
   return peak;
 }
 
-/* Returns the set's place in the table, or its free place if it is new. */
-static int32_t *place_of(const struct regression *r, const struct live_set *set) {
+static uint64_t hash_set(const struct regression *r, const struct live_set *set) {
   const int32_t *ids = ids_of(r, set);
   uint64_t hash = UINT64_C(0xCBF29CE484222325);
   for (int32_t i = 0; i < set->count; i++) hash = (hash ^ (uint64_t)ids[i]) * UINT64_C(0x100000001B3);
-  for (size_t at = (size_t)(hash ^ hash >> 29);; at++) {
-    int32_t *place = &r->table.data[at & (r->table.count - 1)];
-    if (*place < 0) return place;
-    const struct live_set *other = &r->sets.data[*place];
-    if (other->count == set->count && memcmp(ids_of(r, other), ids, (size_t)set->count * sizeof *ids) == 0)
-      return place;
-  }
+  return hash ^ hash >> 29;
 }
 
-static neap_status grow_table(struct regression *r) {
-  const size_t old = r->table.count, size = old > 0 ? 2 * old : 256;
-  if (2 * (r->sets.count + 1) < old) return NEAP_OK;
-  TRY(vector_reserve(&r->table, size));
-  r->table.count = size;
-  memset(r->table.data, -1, size * sizeof *r->table.data);
-  for (size_t i = 0; i < r->sets.count; i++)
-    if (!r->sets.data[i].replaced) *place_of(r, &r->sets.data[i]) = (int32_t)i;
-  return NEAP_OK;
+static uint64_t hash_entry(const void *owner, int32_t entry) {
+  const struct regression *r = owner;
+  return hash_set(r, &r->sets.data[entry]);
 }
+
+static bool matches(const void *owner, int32_t entry, const void *key) {
+  const struct regression *r = owner;
+  const struct live_set *set = key, *other = &r->sets.data[entry];
+  return other->count == set->count &&
+         memcmp(ids_of(r, other), ids_of(r, set), (size_t)set->count * sizeof *r->members.data) == 0;
+}
+
+static const struct index_keys set_keys = {hash_entry, matches};
 
 /* ---- The open sets ---- */
 
@@ -116,18 +114,18 @@ static neap_status open_set(struct regression *r, int32_t set) {
 
 /* Adds the set at the end of `members`, unless the same set was met with a peak no higher. */
 static neap_status meet(struct regression *r, struct live_set set) {
-  TRY(grow_table(r));
+  TRY(index_reserve(&r->index, &set_keys, r));
   set.apart = peak_apart(r, ids_of(r, &set), set.count);
   const uint64_t peak = set.apart > set.peak ? set.apart : set.peak;
   if (peak < r->best) r->best = peak;
-  int32_t *place = place_of(r, &set);
+  int32_t *place = index_slot(&r->index, &set_keys, r, hash_set(r, &set), &set);
   if (*place >= 0 && r->sets.data[*place].peak <= set.peak) {
     r->members.count = set.start;
     return NEAP_OK;
   }
   if (*place >= 0) r->sets.data[*place].replaced = true;
-  *place = (int32_t)r->sets.count;
   TRY(vector_push(&r->sets, set));
+  index_put(&r->index, place);
   return open_set(r, *place);
 }
 
@@ -215,7 +213,8 @@ static neap_status expand(struct regression *r, int32_t set) {
  * values. */
 static neap_status search(struct regression *r, const int32_t *ids, int32_t count, uint64_t peak,
                           int64_t work, struct search_end *end) {
-  r->sets.count = r->members.count = r->heap.count = r->table.count = 0;
+  r->sets.count = r->members.count = r->heap.count = 0;
+  index_clear(&r->index);
   r->best = r->everything;
   TRY(vector_reserve(&r->members, (size_t)count + 1));
   for (int32_t i = 0; i < count; i++) r->members.data[i] = ids[i];
@@ -370,7 +369,7 @@ neap_status plan_memory_bound(const neap_step *step, uint64_t *bytes) {
   vector_free(&r.sets);
   vector_free(&r.members);
   vector_free(&r.heap);
-  vector_free(&r.table);
+  index_free(&r.index);
   region_free(&r.region);
   return status;
 }

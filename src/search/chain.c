@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/index.h"
 #include "base/vector.h"
 #include "step/tuning.h"
 
@@ -228,6 +229,7 @@ static void find_pinned(struct chain *chain) {
 
 /* A stage in canonical form: words that are the same exactly when the stages are the same graph. */
 struct signatures {
+  const struct chain *chain;
   size_t *start; /* by stage, and the end */
   uint64_t *hash;
   VECTOR(uint64_t) words;
@@ -286,42 +288,44 @@ static neap_status sign_stages(struct chain *chain, struct signatures *g) {
       TRY(sign_node(chain, g, s, &count, chain_stage_node(chain, stage, i)));
     uint64_t hash = 14695981039346656037u; /* FNV-1a, by words */
     for (size_t i = g->start[s]; i < g->words.count; i++) hash = (hash ^ g->words.data[i]) * 1099511628211u;
-    g->hash[s] = hash;
+    g->hash[s] = hash ^ hash >> 29;
   }
   g->start[chain->stage_count] = g->words.count;
   return NEAP_OK;
 }
 
-static bool same_signature(const struct signatures *g, int32_t a, int32_t b) {
+static uint64_t hash_class(const void *owner, int32_t class_id) {
+  const struct signatures *g = owner;
+  return g->hash[g->chain->class_stage[class_id]];
+}
+
+static bool has_signature(const void *owner, int32_t class_id, const void *key) {
+  const struct signatures *g = owner;
+  const int32_t a = g->chain->class_stage[class_id], b = *(const int32_t *)key;
   const size_t words = g->start[a + 1] - g->start[a];
   return g->hash[a] == g->hash[b] && words == g->start[b + 1] - g->start[b] &&
          memcmp(&g->words.data[g->start[a]], &g->words.data[g->start[b]], words * sizeof(uint64_t)) == 0;
 }
 
-/* Numbers the classes, by open addressing on the hash: the first stage of each class is entered. */
-static neap_status number_classes(struct chain *chain, struct signatures *g) {
-  size_t slots = 4;
-  while (slots < 2 * (size_t)chain->stage_count) slots *= 2;
-  int32_t *table = malloc(slots * sizeof *table);
-  RETURN_IF_NULL(table);
-  memset(table, -1, slots * sizeof *table);
+/* Numbers the classes: the first stage of each class is entered. */
+static neap_status number_classes(struct chain *chain, const struct signatures *g, struct index *index) {
+  static const struct index_keys keys = {hash_class, has_signature};
   for (int32_t s = 0; s < chain->stage_count; s++) {
-    size_t at = (size_t)(g->hash[s] ^ g->hash[s] >> 29) & (slots - 1);
-    while (table[at] >= 0 && !same_signature(g, table[at], s)) at = (at + 1) & (slots - 1);
-    if (table[at] < 0) {
-      table[at] = s;
+    TRY(index_reserve(index, &keys, g));
+    int32_t *slot = index_slot(index, &keys, g, g->hash[s], &s);
+    if (*slot < 0) {
       chain->class_stage[chain->class_count] = s;
-      chain->stages[s].class_id = chain->class_count++;
+      index_put(index, slot), chain->class_count++;
     }
-    chain->stages[s].class_id = chain->stages[table[at]].class_id;
+    chain->stages[s].class_id = *slot;
   }
-  free(table);
   return NEAP_OK;
 }
 
 static neap_status find_classes(struct chain *chain) {
   struct region region = {0};
-  struct signatures g = {0};
+  struct signatures g = {.chain = chain};
+  struct index index = {0};
   const size_t stages = (size_t)chain->stage_count + 1, tensors = (size_t)chain->step->tensor_count + 1;
   g.start = region_alloc(&region, stages, sizeof *g.start);
   g.hash = region_alloc(&region, stages, sizeof *g.hash);
@@ -331,8 +335,9 @@ static neap_status find_classes(struct chain *chain) {
   if (!g.start || !g.hash || !g.local || !g.seen)
     status = neap_fail(NEAP_OUT_OF_MEMORY, "chain: out of memory");
   if (status == NEAP_OK) status = sign_stages(chain, &g);
-  if (status == NEAP_OK) status = number_classes(chain, &g);
+  if (status == NEAP_OK) status = number_classes(chain, &g, &index);
   vector_free(&g.words);
+  index_free(&index);
   region_free(&region);
   return status;
 }

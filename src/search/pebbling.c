@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/heap.h"
+#include "base/index.h"
 #include "base/region.h"
 #include "base/stop.h"
 #include "base/vector.h"
@@ -42,7 +43,7 @@ struct game {
   uint64_t *set;               /* [words] the state that is looked at */
   VECTOR(uint64_t) sets;       /* [states][words] */
   VECTOR(struct state) states; /* all that were met */
-  VECTOR(int32_t) table;       /* states by hash, -1 if none exists */
+  struct index index;          /* of the states, by their sets */
   VECTOR(struct open_state) open;
   bool cheapest;     /* is sought: then `open` is a heap, the next one first; else the next one is last */
   size_t node_words; /* of a set of nodes */
@@ -64,28 +65,27 @@ static bool is_counted(const struct game *g, int32_t node) { return g->once[node
 
 static bool has_value(const struct game *g, int32_t t) { return g->step->tensors[t].role == NEAP_ROLE_VALUE; }
 
-static int32_t *place_of(const struct game *g, const uint64_t *set) {
+static uint64_t hash_set(const struct game *g, const uint64_t *set) {
   uint64_t hash = UINT64_C(0xCBF29CE484222325);
   for (size_t i = 0; i < g->words; i++) {
     hash = (hash ^ set[i]) * UINT64_C(0x9E3779B97F4A7C15);
     hash ^= hash >> 32;
   }
-  for (size_t at = (size_t)hash;; at++) {
-    int32_t *place = &g->table.data[at & (g->table.count - 1)];
-    if (*place < 0 || memcmp(g->sets.data + (size_t)*place * g->words, set, g->words * sizeof *set) == 0)
-      return place;
-  }
+  return hash;
 }
 
-static neap_status grow_table(struct game *g) {
-  const size_t old = g->table.count, size = old > 0 ? 2 * old : 1024;
-  if (2 * (g->states.count + 1) < old) return NEAP_OK;
-  TRY(vector_reserve(&g->table, size));
-  g->table.count = size;
-  memset(g->table.data, -1, size * sizeof *g->table.data);
-  for (size_t i = 0; i < g->states.count; i++) *place_of(g, g->sets.data + i * g->words) = (int32_t)i;
-  return NEAP_OK;
+static const uint64_t *set_of(const struct game *g, int32_t state) {
+  return g->sets.data + (size_t)state * g->words;
 }
+
+static uint64_t hash_entry(const void *owner, int32_t state) { return hash_set(owner, set_of(owner, state)); }
+
+static bool matches(const void *owner, int32_t state, const void *set) {
+  const struct game *g = owner;
+  return memcmp(set_of(g, state), set, g->words * sizeof *g->set) == 0;
+}
+
+static const struct index_keys state_keys = {hash_entry, matches};
 
 /* ---- The open states ---- */
 
@@ -108,12 +108,12 @@ static struct open_state take_next(struct game *g) {
 
 /* Opens the state unless it was met before at no higher a cost. `ahead`: the cost of what must still run. */
 static neap_status meet(struct game *g, const uint64_t *set, struct state state, double ahead) {
-  TRY(grow_table(g));
-  int32_t *place = place_of(g, set);
+  TRY(index_reserve(&g->index, &state_keys, g));
+  int32_t *place = index_slot(&g->index, &state_keys, g, hash_set(g, set), set);
   if (*place < 0) {
     TRY(vector_reserve(&g->sets, g->sets.count + g->words));
     TRY(vector_push(&g->states, state));
-    *place = (int32_t)g->states.count - 1;
+    index_put(&g->index, place);
     memcpy(g->sets.data + g->sets.count, set, g->words * sizeof *set);
     g->sets.count += g->words;
   } else if (g->cheapest && state.cost < g->states.data[*place].cost) {
@@ -233,7 +233,7 @@ static int compare_retreats(const void *a, const void *b) {
  * last. */
 static neap_status find_retreats(struct game *g, int32_t state) {
   const neap_step *step = g->step;
-  const uint64_t *set = g->sets.data + (size_t)state * g->words, bytes = g->states.data[state].bytes;
+  const uint64_t *set = set_of(g, state), bytes = g->states.data[state].bytes;
   g->stamp++;
   g->retreats.count = 0;
   for (int32_t i = 0; i < step->tensor_count + step->node_count; i++) {
@@ -261,7 +261,7 @@ static neap_status expand(struct game *g, int32_t state) {
     const struct state from = g->states.data[state];
     struct retreat retreat = {.bytes = from.bytes};
     const int32_t node = g->retreats.data[i].node;
-    memcpy(g->set, g->sets.data + (size_t)state * g->words, g->words * sizeof *g->set);
+    memcpy(g->set, set_of(g, state), g->words * sizeof *g->set);
     go_back(g, node, g->set, &retreat);
     TRY(meet(g, g->set, (struct state){state, node, retreat.bytes, from.cost + g->step->nodes[node].cost},
              g->retreats.data[i].ahead));
@@ -306,14 +306,15 @@ static neap_status open_end(struct game *g) {
 }
 
 static bool is_start(const struct game *g, int32_t state) {
-  const uint64_t *set = g->sets.data + (size_t)state * g->words;
+  const uint64_t *set = set_of(g, state);
   for (size_t i = 0; i < g->words; i++)
     if (set[i] != 0) return false;
   return true;
 }
 
 static neap_status play(struct game *g, struct schedule *out, bool *found) {
-  g->sets.count = g->states.count = g->open.count = g->table.count = 0;
+  g->sets.count = g->states.count = g->open.count = 0;
+  index_clear(&g->index);
   TRY(open_end(g));
   while (g->open.count > 0 && g->work > 0) {
     TRY(stop_check());
@@ -388,7 +389,7 @@ static void end_game(struct game *g) {
   vector_free(&g->sets);
   vector_free(&g->states);
   vector_free(&g->open);
-  vector_free(&g->table);
+  index_free(&g->index);
   vector_free(&g->retreats);
   region_free(&g->region);
 }

@@ -2,8 +2,7 @@
 #ifndef NEAP_TEXT_PAIR_TABLE_H
 #define NEAP_TEXT_PAIR_TABLE_H
 
-#include <stdint.h>
-
+#include "base/index.h"
 #include "base/vector.h"
 
 struct pair {
@@ -12,8 +11,7 @@ struct pair {
 
 struct pair_table {
   VECTOR(struct pair) pairs; /* by number */
-  int32_t *slots;            /* private: [slot_count], a number or -1, at most half of them taken */
-  size_t slot_count;         /* a power of two, or 0 */
+  struct index index;        /* private */
 };
 
 /* Returns the number of a pair; -1: it is missing. */

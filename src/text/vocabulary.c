@@ -2,57 +2,47 @@
 
 #include <string.h>
 
-/* FNV-1a, and the high half mixed into the low one. */
-static size_t hash(const char *bytes, size_t length) {
-  uint64_t value = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < length; i++) value = (value ^ (unsigned char)bytes[i]) * 0x100000001b3u;
-  return (size_t)(value ^ (value >> 32));
-}
-
 const char *vocabulary_piece(const struct vocabulary *v, size_t i, size_t *length) {
   const size_t start = i > 0 ? v->ends.data[i - 1] : 0;
   *length = v->ends.data[i] - start;
   return *length > 0 ? v->bytes.data + start : "";
 }
 
-/* Returns the slot of a piece, or the free one where it belongs. One always exists. */
-static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t length) {
-  size_t slot = hash(bytes, length) & (v->slot_count - 1), size;
-  for (; v->slots[slot] >= 0; slot = (slot + 1) & (v->slot_count - 1)) {
-    const char *piece = vocabulary_piece(v, (size_t)v->slots[slot], &size);
-    if (size == length && memcmp(piece, bytes, length) == 0) break;
-  }
-  return slot;
+/* A piece that is looked for. */
+struct piece {
+  const char *bytes;
+  size_t length;
+};
+
+static uint64_t hash_entry(const void *owner, int32_t entry) {
+  size_t length;
+  const char *bytes = vocabulary_piece(owner, (size_t)entry, &length);
+  return hash_bytes(bytes, length);
 }
 
-static neap_status grow(struct vocabulary *v) {
-  const size_t count = v->slot_count > 0 ? v->slot_count * 2 : 64;
-  int32_t *slots = malloc(count * sizeof *slots);
-  RETURN_IF_NULL(slots);
-  memset(slots, 0xFF, count * sizeof *slots);
-  free(v->slots);
-  v->slots = slots;
-  v->slot_count = count;
-  for (size_t i = 0, length; i < v->ids.count; i++) {
-    const char *piece = vocabulary_piece(v, i, &length);
-    v->slots[slot_of(v, piece, length)] = (int32_t)i;
-  }
-  return NEAP_OK;
+static bool matches(const void *owner, int32_t entry, const void *key) {
+  const struct piece *piece = key;
+  size_t length;
+  const char *bytes = vocabulary_piece(owner, (size_t)entry, &length);
+  return length == piece->length && memcmp(bytes, piece->bytes, length) == 0;
 }
+
+static const struct index_keys keys = {hash_entry, matches};
 
 neap_status vocabulary_add(struct vocabulary *v, const char *bytes, size_t length, int32_t id) {
   RETURN_IF(length > UINT32_MAX - v->bytes.count || v->ids.count >= INT32_MAX / 2, NEAP_TOO_LARGE,
             "a vocabulary must have less than 4 GiB of text and 2^30 pieces");
-  if (2 * (v->ids.count + 1) > v->slot_count) TRY(grow(v));
-  const size_t slot = slot_of(v, bytes, length);
-  RETURN_IF(v->slots[slot] >= 0, NEAP_INVALID_ARGUMENT, "the vocabulary has '%.*s' twice",
+  TRY(index_reserve(&v->index, &keys, v));
+  const struct piece piece = {bytes, length};
+  int32_t *slot = index_slot(&v->index, &keys, v, hash_bytes(bytes, length), &piece);
+  RETURN_IF(*slot >= 0, NEAP_INVALID_ARGUMENT, "the vocabulary has '%.*s' twice",
             length < 60 ? (int)length : 60, bytes);
   TRY(vector_reserve(&v->bytes, v->bytes.count + length));
   TRY(vector_reserve(&v->ends, v->ends.count + 1));
   TRY(vector_reserve(&v->ids, v->ids.count + 1));
   if (length > 0) memcpy(v->bytes.data + v->bytes.count, bytes, length);
   v->bytes.count += length;
-  v->slots[slot] = (int32_t)v->ids.count;
+  index_put(&v->index, slot);
   v->ends.data[v->ends.count++] = (uint32_t)v->bytes.count;
   v->ids.data[v->ids.count++] = id;
   if (length > v->longest) v->longest = length;
@@ -78,8 +68,8 @@ neap_status vocabulary_finish(struct vocabulary *v) {
 }
 
 int32_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t length) {
-  if (v->slot_count == 0) return -1;
-  const int32_t number = v->slots[slot_of(v, bytes, length)];
+  const struct piece piece = {bytes, length};
+  const int32_t number = index_find(&v->index, &keys, v, hash_bytes(bytes, length), &piece);
   return number >= 0 ? v->ids.data[number] : -1;
 }
 
@@ -93,6 +83,6 @@ void vocabulary_free(struct vocabulary *v) {
   vector_free(&v->ends);
   vector_free(&v->ids);
   vector_free(&v->by_id);
-  free(v->slots);
+  index_free(&v->index);
   *v = (struct vocabulary){0};
 }

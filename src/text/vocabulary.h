@@ -2,8 +2,7 @@
 #ifndef NEAP_TEXT_VOCABULARY_H
 #define NEAP_TEXT_VOCABULARY_H
 
-#include <stdint.h>
-
+#include "base/index.h"
 #include "base/vector.h"
 
 /* The pieces and their ids. A zeroed one is empty. */
@@ -12,8 +11,7 @@ struct vocabulary {
   VECTOR(uint32_t) ends; /* of each in them */
   VECTOR(int32_t) ids;   /* of each */
   VECTOR(int32_t) by_id; /* the number of the piece with an id; -1: none */
-  int32_t *slots;        /* private: [slot_count], a number or -1, at most half of them taken */
-  size_t slot_count;     /* a power of two, or 0 */
+  struct index index;    /* private: of the pieces */
   size_t longest;        /* bytes of the longest piece */
 };
 

@@ -2,8 +2,7 @@
 #ifndef NEAP_TEXT_WORD_TABLE_H
 #define NEAP_TEXT_WORD_TABLE_H
 
-#include <stdint.h>
-
+#include "base/index.h"
 #include "base/vector.h"
 
 struct word {
@@ -14,8 +13,7 @@ struct word {
 
 struct word_table {
   VECTOR(struct word) words; /* by number */
-  int32_t *slots;            /* private: [slot_count], a number or -1, at most half of them taken */
-  size_t slot_count;         /* a power of two, or 0 */
+  struct index index;        /* private */
 };
 
 /* Gives the number of a word, which is the next one if the word is new. The table keeps the address of its

@@ -12,6 +12,7 @@
 #include "run/variables.h"
 #include "run/weight_files.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_object.h"
 
 /* ---- The files ---- */
 

@@ -68,10 +68,6 @@ neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoi
 /* Replaces state.json. `settings`, an object, is borrowed. */
 neap_status checkpoint_write_state(const char *folder, json_t *settings, const struct checkpoint *checkpoint);
 
-/* Reads state.json and checks that it is complete and undamaged; free the object with json_decref; NULL after
- * a failure. */
-neap_status checkpoint_read_object(const char *folder, json_t **state);
-
 /* Reads the adapter options of the run in a folder and, if it has adapters, the other options that a session
  * needs to predict with its weights; texts are copied to the region. Other options are unchanged. */
 struct region;

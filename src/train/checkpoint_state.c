@@ -5,34 +5,18 @@
 
 #include "base/json.h"
 #include "base/region.h"
-#include "base/sha256.h"
 #include "model/model.h"
 #include "run/settings.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_object.h"
 #include "train/metrics.h"
 
 enum { VERSION = 1 };
 
-/* Makes the digest of the object without "state_sha256". */
-static neap_status digest_state(json_t *state, const char *path, char digest[65]) {
-  json_t *bare = json_copy(state);
-  RETURN_IF(bare == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
-  json_object_del(bare, "state_sha256"); /* absent is as good */
-  char *text = json_dumps(bare, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-  json_decref(bare);
-  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
-  struct sha256 hash;
-  sha256_start(&hash);
-  sha256_feed(&hash, text, strlen(text));
-  sha256_finish(&hash, digest);
-  free(text);
-  return NEAP_OK;
-}
-
 static neap_status write_state(json_t *state, const char *path) {
   char digest[65];
-  TRY(digest_state(state, path, digest));
+  TRY(checkpoint_digest(state, path, digest));
   RETURN_IF(json_object_set_new(state, "state_sha256", json_string(digest)) != 0, NEAP_OUT_OF_MEMORY,
             "%s: out of memory", path);
   return json_write(state, path);
@@ -82,22 +66,12 @@ static neap_status get_size(const json_t *state, const struct json_place *place,
   return NEAP_OK;
 }
 
-static neap_status get_text(const json_t *state, const struct json_place *place, const char *name,
-                            size_t size, char *value) {
-  const char *text;
-  TRY(json_need_string(state, name, place, &text));
-  RETURN_IF(strlen(text) >= size, NEAP_BAD_FORMAT, "%s: field '%s': has more than %zu characters",
-            place->file, name, size - 1);
-  strcpy(value, text);
-  return NEAP_OK;
-}
-
 static neap_status get_weights(const json_t *object, const struct json_place *place, char weights[96],
                                char digest[65]) {
-  TRY(get_text(object, place, "weights", 96, weights));
+  TRY(checkpoint_text(object, place, "weights", 96, weights));
   RETURN_IF(strchr(weights, '/') != NULL, NEAP_BAD_FORMAT,
             "%s: field 'weights': '%s' is not a name in this folder", place->file, weights);
-  return get_text(object, place, "weights_sha256", 65, digest);
+  return checkpoint_text(object, place, "weights_sha256", 65, digest);
 }
 
 static neap_status get_best(const json_t *state, const struct json_place *top, struct best *best) {
@@ -139,19 +113,10 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
   TRY(json_need_number(state, "test_accuracy", place, &checkpoint->test_accuracy));
   checkpoint->command_sha256[0] = '\0';
   if (json_object_get(state, "command_sha256") != NULL)
-    TRY(get_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
-                 checkpoint->command_sha256));
+    TRY(checkpoint_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
+                        checkpoint->command_sha256));
   TRY(get_best(state, place, &checkpoint->best));
   return get_weights(state, place, checkpoint->weights, checkpoint->weights_sha256);
-}
-
-static neap_status check_digest(json_t *state, const struct json_place *place) {
-  char wanted[65], got[65];
-  TRY(get_text(state, place, "state_sha256", sizeof wanted, wanted));
-  TRY(digest_state(state, place->file, got));
-  RETURN_IF(strcmp(got, wanted) != 0, NEAP_BAD_FORMAT,
-            "%s: is damaged or was edited: its content has the SHA-256 %s, not %s", place->file, got, wanted);
-  return NEAP_OK;
 }
 
 static neap_status fail_setting(const char *path, const char *name, const json_t *saved,
@@ -224,29 +189,6 @@ static neap_status check_settings(const json_t *state, const struct json_place *
   return NEAP_OK;
 }
 
-/* Reads state.json, checks that it is complete and undamaged, and gives its place, whose text is in `region`.
- * Free the object with json_decref, even after a failure. */
-static neap_status read_whole(const char *folder, struct region *region, struct json_place *place,
-                              json_t **state) {
-  place->file = region_format(region, "%s/state.json", folder);
-  RETURN_IF_NULL(place->file);
-  TRY(json_read(place->file, "neap-checkpoint", state));
-  return check_digest(*state, place);
-}
-
-neap_status checkpoint_read_object(const char *folder, json_t **state) {
-  struct region region = {0};
-  struct json_place place = {0};
-  *state = NULL;
-  const neap_status status = read_whole(folder, &region, &place, state);
-  if (status != NEAP_OK) {
-    json_decref(*state);
-    *state = NULL;
-  }
-  region_free(&region);
-  return status;
-}
-
 neap_status checkpoint_read_adapters(const char *folder, struct region *region,
                                      neap_session_options *session) {
   static const char *const keys[] = {"lora",   "lora_alpha", "lora_dropout", "lora_layers",
@@ -288,7 +230,7 @@ neap_status checkpoint_has_setting(const char *folder, const char *name, bool *h
   neap_status status;
   json_t *state = NULL, *settings;
   struct json_place place = {0};
-  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(checkpoint_read_whole(folder, &region, &place, &state));
   TRY_DONE(json_need(state, "settings", &place, &settings));
   *has = json_object_get(settings, name) != NULL;
 done:
@@ -304,7 +246,7 @@ neap_status checkpoint_check_model(const char *folder, const char *model) {
   struct json_place place = {0};
   char digest[65];
   TRY(model_digest(model, digest));
-  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(checkpoint_read_whole(folder, &region, &place, &state));
   TRY_DONE(json_need(state, "settings", &place, &settings));
   const char *kept = json_string_value(json_object_get(settings, CHECKPOINT_MODEL));
   if (strcmp(kept != NULL ? kept : "", digest) != 0)
@@ -323,7 +265,7 @@ neap_status checkpoint_read_kernels(const char *folder, json_t **kernels) {
   neap_status status;
   json_t *state = NULL;
   struct json_place place = {0};
-  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(checkpoint_read_whole(folder, &region, &place, &state));
   json_t *found = json_object_get(state, "kernels");
   TRY_DONE(check_kernels(found, &place));
   *kernels = json_incref(found);
@@ -351,7 +293,7 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
   json_t *state = NULL, *wanted = json_deep_copy(settings);
   struct json_place place = {0};
   if (settings != NULL && wanted == NULL) return neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-  TRY_DONE(read_whole(folder, &region, &place, &state));
+  TRY_DONE(checkpoint_read_whole(folder, &region, &place, &state));
   TRY_DONE(check_kernels(json_object_get(state, "kernels"), &place));
   TRY_DONE(get_fields(state, &place, checkpoint));
   settings_name_usual(wanted);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/quantised.h"
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 #include "quantised_cases.h"
 
 enum { BLOCKS = 200, COUNT = 32 * BLOCKS, BYTES = 34 * BLOCKS };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 
 struct gather_case {
   int64_t rows, width, count;

@@ -13,7 +13,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 #include "op/op.h"
 
 enum { ELEMENTS = 1 << 16, TABLES = 8 };

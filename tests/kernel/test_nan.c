@@ -3,7 +3,7 @@
  * set, storage and variant, and the reference. */
 #include "session_help.h"
 
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 
 enum { N = 2, C = 19, SIDE = 6, ELEMENTS = N * C * SIDE * SIDE, STEP = 5 };
 

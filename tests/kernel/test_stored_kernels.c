@@ -11,7 +11,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 
 /* Odd, and more than a run; enough for a team. */
 enum { COUNT = 40003, ROWS = 37, WIDTH = 219 };

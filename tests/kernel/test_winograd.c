@@ -15,6 +15,7 @@
 
 #include "base/half.h"
 #include "effort.h"
+#include "kernel/cpu/dispatch.h"
 #include "kernel/cpu/winograd.h"
 
 enum { THREADS = 2, TAPS = 9 };

@@ -567,7 +567,7 @@ static void test_bad_options(void **state) {
   OTHER("no-such-data", options.data = "no-such-data");
   OTHER("negative", options.steps = -1);
   OTHER("negative", options.epochs = -1);
-  OTHER("both", options.steps = 1);
+  OTHER("give one of them", options.steps = 1);
   OTHER("131", options.shape.batch = 131);
   OTHER("learning rate", options.learning_rate = -1);
   OTHER("threads", options.session.threads = -1);

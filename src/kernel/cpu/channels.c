@@ -1,7 +1,7 @@
 /* Operators across channels: concatenation, slices, local response normalisation. */
 #include <string.h>
 
-#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/operator.h"
 
 /* ---- Concatenation and slices ---- */
 

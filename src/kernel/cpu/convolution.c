@@ -1,6 +1,7 @@
 /* Convolutions, matrix products and packed weights: oneDNN's, and Winograd's convolution. */
 #include <string.h>
 
+#include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
 #include "kernel/cpu/winograd.h"
 

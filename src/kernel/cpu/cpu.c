@@ -6,6 +6,7 @@
 
 #include "base/quantised.h"
 #include "device/host.h"
+#include "kernel/cpu/dispatch.h"
 #include "kernel/cpu/winograd.h"
 
 struct activation activation_of(const struct tensor *tensor, struct memory_format format) {
@@ -30,15 +31,6 @@ struct memory_format preferred_format(const struct cpu *cpu, const struct tensor
   if (cpu->block == 0) return (struct memory_format){.lanes = tensor->dims[1]};
   if (is_image(tensor)) return ROW_MAJOR;
   return (struct memory_format){.lanes = cpu->block, .blocks = true};
-}
-
-neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run *run,
-                       struct cpu_kernel kernel) {
-  kernel.kernels = cpu->kernels;
-  p->run = run;
-  p->state = region_copy(p->region, &kernel, 1, sizeof kernel);
-  RETURN_IF_NULL(p->state);
-  return NEAP_OK;
 }
 
 /* Returns the factor by which whole blocks enlarge a channel count. */

@@ -56,10 +56,6 @@ struct activation activation_of(const struct tensor *tensor, struct memory_forma
 /* Returns the format that convolutions of this graph prefer for a tensor. */
 struct memory_format preferred_format(const struct cpu *cpu, const struct tensor *tensor);
 
-/* Sets run and state. */
-neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run *run,
-                       struct cpu_kernel kernel);
-
 static inline const struct cpu_kernel *cpu_kernel(const struct kernel *kernel) { return kernel->state; }
 
 /* Prepares a node in parts of `rows` rows (0: by their bytes), if the operator can be split. Its kernel,

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 
 extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512,
     cpu_kernels_avx512_bf16;

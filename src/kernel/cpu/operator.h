@@ -13,6 +13,10 @@
 #define K          cpu_kernel(kernel)->kernels
 #define ATTRIBUTES kernel_node(kernel)->attributes
 
+/* Sets run and state. */
+neap_status cpu_finish(const struct cpu *cpu, struct preparation *p, kernel_run *run,
+                       struct cpu_kernel kernel);
+
 /* Looks for overflow in a gradient that is added up, in its memory order. */
 static inline void look_for_overflow(const struct kernel *kernel, neap_dtype storage, int64_t count,
                                      const void *gradient, const struct run_context *context) {

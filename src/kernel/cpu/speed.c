@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "kernel/cpu/isa/kernels.h"
+#include "kernel/cpu/dispatch.h"
 
 /* Limits of one measurement: it runs until this number in a row were no better, within limits of time. The
  * least time is several time slices of the system, in some of which all threads run. */

@@ -7,7 +7,7 @@
  * input that it may take the place of, is given only to the first part. */
 #include <string.h>
 
-#include "kernel/cpu/cpu.h"
+#include "kernel/cpu/operator.h"
 #include "kernel/random_stream.h"
 
 enum how { WHOLE, CUT, SUMMED, FIRST };

@@ -223,7 +223,7 @@ static void test_refusals(void **state) {
   expect_refused(s, a, "features.*=*=", NEAP_INVALID_ARGUMENT, "features.*=*=");
   expect_refused(s, a, "features.?.weight=*.weight", NEAP_INVALID_ARGUMENT, "the same * and ?");
   expect_refused(s, a, "features.1.bias=features.1.weight", NEAP_INVALID_ARGUMENT,
-                 "'features.1.weight' of both");
+                 "gives the name 'features.1.weight' to both");
   static const struct {
     const char *text, *says;
   } indices[] = {

@@ -23,7 +23,7 @@
 
 struct index {
   VECTOR(int32_t)
-      slots;    /* private: an entry's number or -1; a power of two, or none; at most half of them taken */
+  slots;        /* private: an entry's number or -1; a power of two, or none; at most half of them taken */
   size_t count; /* of the entries that were put */
 };
 
@@ -37,7 +37,7 @@ struct index_keys {
  * has 2^31 - 1 entries. */
 neap_status index_reserve(struct index *index, const struct index_keys *keys, const void *owner);
 
-/* Returns the slot of the last entry that has this key; where there is none, the slot for one, which holds
+/* Returns the slot of the last entry that has this key; without such an entry the slot for one, which holds
  * -1. `hash` is the key's. Needs a call of index_reserve before; the slot is good until the next. */
 static inline int32_t *index_slot(const struct index *index, const struct index_keys *keys, const void *owner,
                                   uint64_t hash, const void *key) {

@@ -102,7 +102,6 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
 
 /* Puts the tokenizer of the run's text into the folder, as CHECKPOINT_TOKENIZER; NULL: takes away what
  * another run has left there. Before the first checkpoint is saved. */
-#define CHECKPOINT_TOKENIZER "tokenizer.json"
 neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer *tokenizer);
 
 /* Puts what the run's records became numbers by into the folder, as CHECKPOINT_DATA (data/encoding.h), where

@@ -6,9 +6,10 @@
 neap_status answer_ask(const neap_train_options *source, const neap_step *step, uint64_t budget,
                        const char *planner, double seconds, struct watch *watch, neap_step **chosen,
                        struct plan_answer *answer) {
+  const struct plan_request request = {budget, planner, seconds};
   *answer = (struct plan_answer){.planner = planner};
   const neap_status status =
-      watch_plan(watch, source, step, budget, planner, seconds, &answer->smallest, chosen, &answer->plan);
+      watch_plan(watch, source, step, &request, &answer->smallest, chosen, &answer->plan);
   if (status == NEAP_UNSUPPORTED) answer->smallest = 0;
   if (status != NEAP_OVER_BUDGET && status != NEAP_UNSUPPORTED) return status;
   if (answer->smallest > 0)

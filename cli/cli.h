@@ -350,10 +350,16 @@ struct watch;
 struct watch *watch_begin(double limit, int64_t plans);
 void watch_end(struct watch *watch);
 
-/* source_plan under the eyes of the watch; `seconds` as in neap_plan_options. */
+struct plan_request {
+  uint64_t budget;
+  const char *planner;
+  double seconds; /* as in neap_plan_options */
+};
+
+/* source_plan under the eyes of the watch. */
 neap_status watch_plan(struct watch *watch, const neap_train_options *source, const neap_step *step,
-                       uint64_t budget, const char *planner, double seconds, uint64_t *smallest,
-                       neap_step **chosen, neap_plan **plan);
+                       const struct plan_request *request, uint64_t *smallest, neap_step **chosen,
+                       neap_plan **plan);
 
 /* source_plan_alone in the same way, by the planner of the source. `step`: one like that which is planned. */
 neap_status watch_plan_alone(struct watch *watch, const neap_train_options *source, const neap_step *step,

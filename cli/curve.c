@@ -66,8 +66,9 @@ static struct answer *answer_of(const struct curve *curve, int series, int64_t i
 static neap_status ask(const neap_step *step, int series, uint64_t budget, struct curve *curve,
                        struct answer *answer) {
   answer->budget = budget;
-  const neap_status status = watch_plan(curve->watch, curve->source, step, budget, curve->planners[series],
-                                        curve->plan_seconds, NULL, &answer->step, &answer->plan);
+  const struct plan_request request = {budget, curve->planners[series], curve->plan_seconds};
+  const neap_status status =
+      watch_plan(curve->watch, curve->source, step, &request, NULL, &answer->step, &answer->plan);
   return status == NEAP_OVER_BUDGET || status == NEAP_UNSUPPORTED ? NEAP_OK : status;
 }
 

@@ -398,6 +398,15 @@ static void put_bound(const struct plot *p, double bytes, int row, const char *d
   put_text(p->file, right ? x + 5 : x - 5, y + 4, attributes, label);
 }
 
+/* Bounds from below, and the least budget that was met, of `least` bytes. */
+static void put_bounds(struct plot *p, const struct curve_picture *c, double least) {
+  char label[96];
+  snprintf(label, sizeof label, "no plan needs less than %s", bytes_text((uint64_t)c->lower_bound).text);
+  if (c->lower_bound > 0) put_bound(p, c->lower_bound, 0, "2 4", label);
+  snprintf(label, sizeof label, "least budget that was met: %s", bytes_text((uint64_t)least).text);
+  if (c->count > 0) put_bound(p, least, 1, "7 4", label);
+}
+
 static void put_curve(struct plot *p, const struct curve_picture *c, const int64_t *front,
                       int64_t front_count) {
   static const char *const labels[4] = {"memory, resident bytes included (bytes, logarithmic)",
@@ -429,11 +438,7 @@ static void put_curve(struct plot *p, const struct curve_picture *c, const int64
              cut ? "every point is a plan with offsets; lower and further left is better; hollow: costs "
                    "more than shown"
                  : "every point is a plan with offsets; lower and further left is better");
-  char label[96];
-  snprintf(label, sizeof label, "no plan needs less than %s", bytes_text((uint64_t)c->lower_bound).text);
-  if (c->lower_bound > 0) put_bound(p, c->lower_bound, 0, "2 4", label);
-  snprintf(label, sizeof label, "least budget that was met: %s", bytes_text((uint64_t)least).text);
-  if (c->count > 0) put_bound(p, least, 1, "7 4", label);
+  put_bounds(p, c, least);
   if (c->series_count > 1) put_front(p, c, front, front_count);
   for (int s = 0; s < c->series_count; s++) put_series(p, c, s);
   put_series_legend(p, c);

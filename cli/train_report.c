@@ -59,19 +59,7 @@ static const char *augmentation(const neap_train_progress *progress) {
   return "";
 }
 
-static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
-  static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root",
-                                          "exponential"};
-  static const char *const convolutions[] = {"auto", "direct", "winograd"};
-  const neap_train_options *s = &r->arguments->options;
-  const neap_session_options *session = &s->session;
-  FILE *f = r->file;
-  fprintf(f, "model         %s, batch %lld", s->model, (long long)s->shape.batch);
-  if (s->micro_batch > 0) fprintf(f, " in micro-batches of %lld", (long long)s->micro_batch);
-  if (s->micro_batch == NEAP_MICRO_BATCH_AUTO) fputs(" in the largest micro-batches that fit", f);
-  if (s->allow == 0 && session->sparse_density > 0)
-    fprintf(f, ", sparse parameters with %g of their values", session->sparse_density);
-  fputc('\n', f);
+static void print_data(FILE *f, const neap_train_options *s, const neap_train_progress *progress) {
   fprintf(f, "data          %s, %s%s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
           augmentation(progress));
   if (s->mixup > 0)
@@ -83,20 +71,11 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->rows > 0)
     fprintf(f, "packed        %lld conversations in %lld rows of tokens; they do not see each other\n",
             (long long)progress->conversations, (long long)progress->rows);
-  fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
-  if (progress->epochs > 0)
-    fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
-  if (s->resume != NULL) fprintf(f, ", resuming from %s", s->resume);
-  neap_row optimizer;
-  if (!neap_optimizer_at((int32_t)session->optimizer, &optimizer)) optimizer.name = "?";
-  fprintf(f, "\noptimizer     %s, learning rate %g (%s", optimizer.name, fabs(s->learning_rate),
-          schedules[s->schedule]);
-  if (s->warmup_epochs > 0) fprintf(f, ", %g epochs of warm-up", s->warmup_epochs);
-  if (s->warmup_steps > 0) fprintf(f, ", %lld steps of warm-up", (long long)s->warmup_steps);
-  fputc(')', f);
-  if (session->optimizer == NEAP_SGD || (session->optimizer == NEAP_RMSPROP && session->momentum > 0))
-    fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
-  fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
+}
+
+/* Weights: where they begin, which of them are trained, and how they are stored. */
+static void print_weights(FILE *f, const neap_train_options *s, const neap_train_progress *progress) {
+  const neap_session_options *session = &s->session;
   if (progress->initialisation != NULL) print_initialisation(f, s->initial, progress->initialisation);
   if (progress->new_layers != NULL)
     fprintf(f, "new layers    %s: %s has none for these data; they start at random and are trained\n",
@@ -112,6 +91,37 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (session->ema > 0)
     fprintf(f, "average       keeps %g of its value at each step; evaluations use it\n",
             (double)session->ema);
+}
+
+static void print_settings(const struct train_report *r, const neap_train_progress *progress) {
+  static const char *const schedules[] = {"constant", "in steps", "cosine", "inverse square root",
+                                          "exponential"};
+  static const char *const convolutions[] = {"auto", "direct", "winograd"};
+  const neap_train_options *s = &r->arguments->options;
+  const neap_session_options *session = &s->session;
+  FILE *f = r->file;
+  fprintf(f, "model         %s, batch %lld", s->model, (long long)s->shape.batch);
+  if (s->micro_batch > 0) fprintf(f, " in micro-batches of %lld", (long long)s->micro_batch);
+  if (s->micro_batch == NEAP_MICRO_BATCH_AUTO) fputs(" in the largest micro-batches that fit", f);
+  if (s->allow == 0 && session->sparse_density > 0)
+    fprintf(f, ", sparse parameters with %g of their values", session->sparse_density);
+  fputc('\n', f);
+  print_data(f, s, progress);
+  fprintf(f, "length        %lld step%s", (long long)progress->steps, progress->steps == 1 ? "" : "s");
+  if (progress->epochs > 0)
+    fprintf(f, " in %lld epoch%s", (long long)progress->epochs, progress->epochs == 1 ? "" : "s");
+  if (s->resume != NULL) fprintf(f, ", resuming from %s", s->resume);
+  neap_row optimizer;
+  if (!neap_optimizer_at((int32_t)session->optimizer, &optimizer)) optimizer.name = "?";
+  fprintf(f, "\noptimizer     %s, learning rate %g (%s", optimizer.name, fabs(s->learning_rate),
+          schedules[s->schedule]);
+  if (s->warmup_epochs > 0) fprintf(f, ", %g epochs of warm-up", s->warmup_epochs);
+  if (s->warmup_steps > 0) fprintf(f, ", %lld steps of warm-up", (long long)s->warmup_steps);
+  fputc(')', f);
+  if (session->optimizer == NEAP_SGD || (session->optimizer == NEAP_RMSPROP && session->momentum > 0))
+    fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
+  fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
+  print_weights(f, s, progress);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
   const bool images = strcmp(progress->records, "images") == 0;
   fprintf(f, "arithmetic    %s, stored in %s%s%s, seed %lld\n",
@@ -305,17 +315,8 @@ static void print_best(const struct train_report *r, const neap_train_result *re
             by_loss ? result->best_value : 100 * result->best_value, by_loss ? "" : " %", o->out);
 }
 
-void print_summary(const struct train_report *r, const neap_train_result *result) {
-  const neap_memory *m = &result->memory;
+static void print_quality(const struct train_report *r, const neap_train_result *result) {
   FILE *f = r->file;
-  fprintf(f, "\ntrained       %s%lld parameters, %lld step%s",
-          r->arguments->options.session.lora > 0 ? "adapters for " : "", (long long)result->parameters,
-          (long long)result->steps, result->steps == 1 ? "" : "s");
-  if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
-  fprintf(f, " in %s", duration_text(result->seconds).text);
-  if (result->step_seconds_median > 0)
-    fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
-            (double)result->batch / result->step_seconds_median, result->records);
   fprintf(f, "\nresult        the epoch's mean loss %.4f%s", result->loss,
           r->arguments->options.mixup > 0             ? " (on mixed records)"
           : r->arguments->options.shape.smoothing > 0 ? " (with label smoothing)"
@@ -330,8 +331,10 @@ void print_summary(const struct train_report *r, const neap_train_result *result
     put_loss(loss, sizeof loss, result->test_loss, result->bits_per_byte);
     fprintf(f, "\ntest text     %s", loss);
   }
-  print_best(r, result);
-  if (strcmp(result->combination, "none") != 0) fprintf(f, "\ntechniques    %s", result->combination);
+}
+
+static void print_memory_used(FILE *f, const neap_train_result *result) {
+  const neap_memory *m = &result->memory;
   fprintf(f, "\nmemory        planned %llu bytes, measured %llu: %s of a budget of %s\n",
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
           bytes_text(m->measured_peak).text, bytes_text(m->budget).text);
@@ -356,6 +359,22 @@ void print_summary(const struct train_report *r, const neap_train_result *result
           "%s while planning\n",
           bytes_text(p->peak).text, bytes_text(p->code).text, bytes_text(p->data).text,
           bytes_text(p->kernels).text, bytes_text(p->planning).text);
+}
+
+void print_summary(const struct train_report *r, const neap_train_result *result) {
+  FILE *f = r->file;
+  fprintf(f, "\ntrained       %s%lld parameters, %lld step%s",
+          r->arguments->options.session.lora > 0 ? "adapters for " : "", (long long)result->parameters,
+          (long long)result->steps, result->steps == 1 ? "" : "s");
+  if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
+  fprintf(f, " in %s", duration_text(result->seconds).text);
+  if (result->step_seconds_median > 0)
+    fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
+            (double)result->batch / result->step_seconds_median, result->records);
+  print_quality(r, result);
+  print_best(r, result);
+  if (strcmp(result->combination, "none") != 0) fprintf(f, "\ntechniques    %s", result->combination);
+  print_memory_used(f, result);
   if (result->weights_sha256[0] != '\0') fprintf(f, "weights       sha256 %s\n", result->weights_sha256);
   const char *out = r->arguments->options.out;
   if (out != NULL) fprintf(f, "checkpoint    %s\n", out);
@@ -369,13 +388,8 @@ static void add_best(json_t *object, const neap_train_result *r) {
   json_object_set_new(object, "stopped_early", json_boolean(r->stopped_early));
 }
 
-json_t *train_json(const struct train_report *report, const neap_train_result *r) {
-  const neap_train_options *s = &report->arguments->options;
-  const neap_memory *m = &r->memory;
-  json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "model", s->model, "batch",
-                             (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
-                             (json_int_t)r->steps, "seconds", r->seconds, "step_seconds_median",
-                             r->step_seconds_median > 0 ? json_real(r->step_seconds_median) : json_null());
+/* NULL: memory is out. */
+static json_t *quality_json(const neap_train_result *r) {
   json_t *quality = json_pack("{s:o, s:o, s:o, s:o}", "loss", number_json(r->loss), "accuracy",
                               r->accuracy < 0 ? json_null() : number_json(r->accuracy), "test_accuracy",
                               r->test_accuracy < 0 ? json_null() : json_real(r->test_accuracy), "test_loss",
@@ -389,20 +403,22 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
     json_object_set_new(quality, "perplexity", number_json(exp(r->test_loss)));
   if (r->bits_per_byte >= 0 && quality != NULL)
     json_object_set_new(quality, "bits_per_byte", number_json(r->bits_per_byte));
-  json_t *memory =
-      json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "planner",
-                m->planner != NULL ? m->planner : "", "variant", m->variant != NULL ? m->variant : "",
-                "budget_bytes", (json_int_t)m->budget, "planned_peak_bytes", (json_int_t)m->planned_peak,
-                "measured_peak_bytes", (json_int_t)m->measured_peak, "resident_bytes",
-                (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
-                (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
-                "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
-  add_best(memory, r);
-  json_object_set_new(memory, "combination", json_string(r->combination));
-  json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
-  json_object_set_new(memory, "precision", json_string(r->precision));
-  json_object_set_new(memory, "density", json_real(r->density));
-  json_object_set_new(memory, "process_peak_bytes", json_integer((json_int_t)r->process.peak));
+  return quality;
+}
+
+/* NULL: memory is out. */
+static json_t *memory_json(const neap_train_result *r) {
+  const neap_memory *m = &r->memory;
+  return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s}", "planner",
+                   m->planner != NULL ? m->planner : "", "variant", m->variant != NULL ? m->variant : "",
+                   "budget_bytes", (json_int_t)m->budget, "planned_peak_bytes", (json_int_t)m->planned_peak,
+                   "measured_peak_bytes", (json_int_t)m->measured_peak, "resident_bytes",
+                   (json_int_t)m->resident, "arena_bytes", (json_int_t)m->arena, "process_overhead_bytes",
+                   (json_int_t)r->process_overhead_bytes, "rss_growth_bytes", (json_int_t)r->rss_growth_bytes,
+                   "cost", m->cost, "base_cost", m->base_cost, "weights_sha256", r->weights_sha256);
+}
+
+static void add_process(json_t *memory, const neap_train_result *r) {
   json_object_set_new(memory, "process",
                       json_pack("{s:I, s:I, s:I, s:I, s:I}", "peak_bytes", (json_int_t)r->process.peak,
                                 "code_bytes", (json_int_t)r->process.code, "data_bytes",
@@ -412,6 +428,11 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
     json_object_update_new(memory, json_pack("{s:i, s:I, s:I, s:f}", "processes", (int)r->processes,
                                              "highest_peak_bytes", (json_int_t)r->highest_peak, "sent_bytes",
                                              (json_int_t)r->sent_bytes, "exchange_share", r->exchange_share));
+}
+
+/* What the run's own settings add. */
+static void add_report(json_t *memory, const struct train_report *report, const neap_train_result *r) {
+  const neap_memory *m = &r->memory;
   if (report->frozen > 0)
     json_object_set_new(memory, "frozen_parameters", json_integer((json_int_t)report->frozen));
   if (report->unstored != NULL) {
@@ -430,6 +451,23 @@ json_t *train_json(const struct train_report *report, const neap_train_result *r
                         costs_too_much(m->cost, m->base_cost) && report->affordable > 0
                             ? json_integer((json_int_t)report->affordable)
                             : json_null());
+}
+
+json_t *train_json(const struct train_report *report, const neap_train_result *r) {
+  const neap_train_options *s = &report->arguments->options;
+  json_t *object = json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "model", s->model, "batch",
+                             (json_int_t)r->batch, "parameters", (json_int_t)r->parameters, "steps",
+                             (json_int_t)r->steps, "seconds", r->seconds, "step_seconds_median",
+                             r->step_seconds_median > 0 ? json_real(r->step_seconds_median) : json_null());
+  json_t *quality = quality_json(r), *memory = memory_json(r);
+  add_best(memory, r);
+  json_object_set_new(memory, "combination", json_string(r->combination));
+  json_object_set_new(memory, "micro_batches", json_integer((json_int_t)r->micro_batches));
+  json_object_set_new(memory, "precision", json_string(r->precision));
+  json_object_set_new(memory, "density", json_real(r->density));
+  json_object_set_new(memory, "process_peak_bytes", json_integer((json_int_t)r->process.peak));
+  add_process(memory, r);
+  add_report(memory, report, r);
   if (object != NULL &&
       (json_object_update(object, quality) != 0 || json_object_update(object, memory) != 0)) {
     json_decref(object);

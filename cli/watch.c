@@ -131,10 +131,12 @@ neap_status watch_plan_alone(struct watch *w, const neap_train_options *source, 
 }
 
 neap_status watch_plan(struct watch *w, const neap_train_options *source, const neap_step *step,
-                       uint64_t budget, const char *planner, double seconds, uint64_t *smallest,
-                       neap_step **chosen, neap_plan **plan) {
-  const neap_plan_options options = {
-      .planner = planner, .seconds = seconds, .progress = w != NULL ? watch_progress : NULL, .context = w};
-  if (w != NULL) begin_plan(w, step, planner);
-  return source_plan(source, step, budget, &options, smallest, chosen, plan);
+                       const struct plan_request *request, uint64_t *smallest, neap_step **chosen,
+                       neap_plan **plan) {
+  const neap_plan_options options = {.planner = request->planner,
+                                     .seconds = request->seconds,
+                                     .progress = w != NULL ? watch_progress : NULL,
+                                     .context = w};
+  if (w != NULL) begin_plan(w, step, request->planner);
+  return source_plan(source, step, request->budget, &options, smallest, chosen, plan);
 }

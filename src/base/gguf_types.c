@@ -77,48 +77,18 @@ int64_t gguf_row_elements(const struct gguf_tensor *tensor) {
 /* ---- Values ---- */
 
 bool gguf_integer_of(enum gguf_type type, const void *data, int64_t *value) {
-  union {
-    uint8_t u8;
-    int8_t i8;
-    uint16_t u16;
-    int16_t i16;
-    uint32_t u32;
-    int32_t i32;
-    uint64_t u64;
-    int64_t i64;
-  } v = {0};
-  memcpy(&v, data, gguf_value_bytes(type));
-  switch (type) {
-  case GGUF_U8:
-  case GGUF_BOOL:
-    *value = v.u8;
-    return true;
-  case GGUF_I8:
-    *value = v.i8;
-    return true;
-  case GGUF_U16:
-    *value = v.u16;
-    return true;
-  case GGUF_I16:
-    *value = v.i16;
-    return true;
-  case GGUF_U32:
-    *value = v.u32;
-    return true;
-  case GGUF_I32:
-    *value = v.i32;
-    return true;
-  case GGUF_U64:
-  case GGUF_I64:
-    *value = type == GGUF_U64 && v.u64 > INT64_MAX ? INT64_MAX : v.i64;
-    return type == GGUF_I64 || v.u64 <= INT64_MAX;
-  case GGUF_F32:
-  case GGUF_F64:
-  case GGUF_STRING:
-  case GGUF_ARRAY:
-    break;
-  }
-  return false;
+  const bool is_signed = type == GGUF_I8 || type == GGUF_I16 || type == GGUF_I32 || type == GGUF_I64;
+  const bool is_unsigned =
+      type == GGUF_U8 || type == GGUF_BOOL || type == GGUF_U16 || type == GGUF_U32 || type == GGUF_U64;
+  if (!is_signed && !is_unsigned) return false;
+  const size_t bytes = gguf_value_bytes(type), rest = 8 * (sizeof(uint64_t) - bytes);
+  uint64_t bits = 0;
+  memcpy(&bits, data, bytes);
+  if (is_signed)
+    *value = (int64_t)(bits << rest) >> rest;
+  else
+    *value = bits <= INT64_MAX ? (int64_t)bits : INT64_MAX;
+  return is_signed || bits <= INT64_MAX;
 }
 
 bool gguf_real_of(enum gguf_type type, const void *data, double *value) {

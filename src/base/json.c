@@ -132,3 +132,13 @@ static bool dump(FILE *file, const void *context) {
 }
 
 neap_status json_write(const json_t *value, const char *path) { return file_write(path, dump, value); }
+
+neap_status json_write_new(json_t *value, bool whole, const char *path) {
+  const neap_status status =
+      whole && value != NULL
+          ? json_write(value, path)
+          : neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8",
+                      path);
+  json_decref(value);
+  return status;
+}

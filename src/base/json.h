@@ -50,4 +50,8 @@ neap_status json_to_ids(const json_t *array, const char *name, const struct json
 /* Writes a value as a file, whole or not at all. */
 neap_status json_write(const json_t *value, const char *path);
 
+/* The same for a value that was just made, which is given up, whatever the status. NEAP_OUT_OF_MEMORY: it is
+ * NULL, or some of it was not made: it is not `whole`. */
+neap_status json_write_new(json_t *value, bool whole, const char *path);
+
 #endif

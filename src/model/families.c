@@ -155,27 +155,8 @@ static float real_or(const struct model_keys *keys, struct key key, float usual)
   return get_real(keys, key, &value) ? (float)value : usual;
 }
 
-/* Reads the reach of rotary positions: config.json has it under one of two names, and the base may be in the
- * same object. */
-static neap_status read_rotary(const struct model_keys *keys, struct transformer *t) {
-  int64_t turned;
-  const float share =
-      real_or(keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
-  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
-  RETURN_IF(share != 1 ||
-                (get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned) && turned != head),
-            NEAP_UNSUPPORTED,
-            "%s: rotary positions rotate only a part of each head; only whole heads are supported",
-            keys->path);
-  t->rotary_base =
-      real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
-  const char *kind =
-      get_text(keys, (struct key){"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type",
-                                  "rope.scaling.type"});
-  RETURN_IF(!(t->rotary_base > 0 && isfinite(t->rotary_base)), NEAP_BAD_FORMAT,
-            "%s: the base of rotary positions is %g; it must be positive", keys->path,
-            (double)t->rotary_base);
-  if (kind == NULL || strcmp(kind, "default") == 0 || strcmp(kind, "none") == 0) return NEAP_OK;
+/* Reads the scaling of rotary positions, by a `kind` that config.json or the GGUF file names. */
+static neap_status read_scaling(const struct model_keys *keys, const char *kind, struct transformer *t) {
   RETURN_IF(strcmp(kind, "linear") != 0 && strcmp(kind, "llama3") != 0, NEAP_UNSUPPORTED,
             "%s: rotary positions are scaled by '%s'; linear and llama3 are supported", keys->path, kind);
   t->scaling.factor =
@@ -200,6 +181,30 @@ static neap_status read_rotary(const struct model_keys *keys, struct transformer
             "must be above the first",
             keys->path, (double)t->scaling.low, (double)t->scaling.high, (long long)t->scaling.places);
   return NEAP_OK;
+}
+
+/* Reads the reach of rotary positions: config.json has it under one of two names, and the base may be in the
+ * same object. */
+static neap_status read_rotary(const struct model_keys *keys, struct transformer *t) {
+  int64_t turned;
+  const float share =
+      real_or(keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
+  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
+  RETURN_IF(share != 1 ||
+                (get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned) && turned != head),
+            NEAP_UNSUPPORTED,
+            "%s: rotary positions rotate only a part of each head; only whole heads are supported",
+            keys->path);
+  t->rotary_base =
+      real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
+  const char *kind =
+      get_text(keys, (struct key){"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type",
+                                  "rope.scaling.type"});
+  RETURN_IF(!(t->rotary_base > 0 && isfinite(t->rotary_base)), NEAP_BAD_FORMAT,
+            "%s: the base of rotary positions is %g; it must be positive", keys->path,
+            (double)t->rotary_base);
+  if (kind == NULL || strcmp(kind, "default") == 0 || strcmp(kind, "none") == 0) return NEAP_OK;
+  return read_scaling(keys, kind, t);
 }
 
 /* Returns the side of an image, or an element of [height, width], in config.json; 0: it has none. */

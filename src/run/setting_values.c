@@ -225,10 +225,30 @@ static neap_status read_dtype(const neap_setting *s, const char *text, neap_dtyp
   return NEAP_OK;
 }
 
-static neap_status read_field(const neap_setting *s, const char *text, void *options, void *field) {
-  int word;
+/* A field that is one number. */
+static neap_status read_one_number(const neap_setting *s, const char *text, void *field) {
   int64_t whole;
   double number;
+  switch (s->kind) {
+  case NEAP_SETTING_INT:
+    TRY(read_whole(s, text, &whole));
+    *(int32_t *)field = (int32_t)whole;
+    return NEAP_OK;
+  case NEAP_SETTING_SEED:
+    TRY(read_whole(s, text, &whole));
+    *(uint64_t *)field = (uint64_t)whole;
+    return NEAP_OK;
+  case NEAP_SETTING_FLOAT:
+    TRY(read_real(s, text, &number));
+    *(float *)field = (float)number;
+    return NEAP_OK;
+  default:
+    return read_real(s, text, field);
+  }
+}
+
+static neap_status read_field(const neap_setting *s, const char *text, void *options, void *field) {
+  int word;
   switch (s->kind) {
   case NEAP_SETTING_SWITCH:
   case NEAP_SETTING_CHOICE:
@@ -243,21 +263,12 @@ static neap_status read_field(const neap_setting *s, const char *text, void *opt
     *(const char **)field = text;
     return NEAP_OK;
   case NEAP_SETTING_INT:
-    TRY(read_whole(s, text, &whole));
-    *(int32_t *)field = (int32_t)whole;
-    return NEAP_OK;
+  case NEAP_SETTING_SEED:
+  case NEAP_SETTING_NUMBER:
+  case NEAP_SETTING_FLOAT:
+    return read_one_number(s, text, field);
   case NEAP_SETTING_INTEGER:
     return read_integer(s, text, field);
-  case NEAP_SETTING_SEED:
-    TRY(read_whole(s, text, &whole));
-    *(uint64_t *)field = (uint64_t)whole;
-    return NEAP_OK;
-  case NEAP_SETTING_NUMBER:
-    return read_real(s, text, field);
-  case NEAP_SETTING_FLOAT:
-    TRY(read_real(s, text, &number));
-    *(float *)field = (float)number;
-    return NEAP_OK;
   case NEAP_SETTING_SCALE:
     return read_scale(s, text, field);
   case NEAP_SETTING_IMAGE:
@@ -333,9 +344,30 @@ static int print_budget(uint64_t bytes, double fraction, char *text, size_t size
   return length;
 }
 
+static int print_image(const int64_t image[3], char *text, size_t size) {
+  if (image[0] == 0) return 0;
+  return snprintf(text, size, "%lldx%lldx%lld", (long long)image[0], (long long)image[1],
+                  (long long)image[2]);
+}
+
+/* A field that is one number. */
+static int print_one_number(const neap_setting *s, const void *field, char *text, size_t size) {
+  switch (s->kind) {
+  case NEAP_SETTING_INT:
+    return print_whole(s, *(const int32_t *)field, text, size);
+  case NEAP_SETTING_INTEGER:
+    return print_whole(s, *(const int64_t *)field, text, size);
+  case NEAP_SETTING_SEED:
+    return snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)field);
+  case NEAP_SETTING_FLOAT:
+    return print_number(s, (double)*(const float *)field, text, size);
+  default:
+    return print_number(s, *(const double *)field, text, size);
+  }
+}
+
 static int print_field(const neap_setting *s, const void *options, const void *field, char *text,
                        size_t size) {
-  const int64_t *image = field;
   const struct scale *scale = field;
   const char *word;
   int length = 0;
@@ -354,22 +386,16 @@ static int print_field(const neap_setting *s, const void *options, const void *f
     word = *(const char *const *)field;
     return word != NULL ? snprintf(text, size, "%s", word) : 0;
   case NEAP_SETTING_INT:
-    return print_whole(s, *(const int32_t *)field, text, size);
   case NEAP_SETTING_INTEGER:
-    return print_whole(s, *(const int64_t *)field, text, size);
   case NEAP_SETTING_SEED:
-    return snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)field);
   case NEAP_SETTING_NUMBER:
-    return print_number(s, *(const double *)field, text, size);
   case NEAP_SETTING_FLOAT:
-    return print_number(s, (double)*(const float *)field, text, size);
+    return print_one_number(s, field, text, size);
   case NEAP_SETTING_SCALE:
     if (scale->word) return snprintf(text, size, "%s", special_word(s));
     return scale->value != 0 ? print_number(s, (double)scale->value, text, size) : 0;
   case NEAP_SETTING_IMAGE:
-    if (image[0] == 0) return 0;
-    return snprintf(text, size, "%lldx%lldx%lld", (long long)image[0], (long long)image[1],
-                    (long long)image[2]);
+    return print_image(field, text, size);
   case NEAP_SETTING_BYTES:
     return *(const uint64_t *)field > 0 ? print_budget(*(const uint64_t *)field, 0, text, size) : 0;
   case NEAP_SETTING_BUDGET:

@@ -649,8 +649,9 @@ static neap_status draft_all(struct timeline *t, struct drafts *d) {
   return NEAP_OK;
 }
 
-/* Allocates the schedule and `spare` runs more, of the nodes' average size, as the search draws all nodes. */
-static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t length, int32_t spare) {
+/* Finds the limits for the schedule and `spare` runs more: of the nodes' average size, as the search draws
+ * them all. */
+static neap_status find_limits(struct timeline *t, const int32_t *schedule, int32_t length, int32_t spare) {
   const neap_step *step = t->step;
   const size_t nodes = (size_t)step->node_count + 1;
   int64_t links = t->readings[step->node_count].read_count, slots = 0, step_links = 0, step_slots = 0;
@@ -669,20 +670,26 @@ static neap_status allocate(struct timeline *t, const int32_t *schedule, int32_t
             "timeline: the schedule of %d positions is too long to search", length);
   t->run_limit = (int32_t)runs, t->link_limit = (int32_t)links, t->slot_limit = (int32_t)slots;
   t->block_limit = (int32_t)blocks;
-  t->runs = region_alloc(&t->region, (size_t)runs, sizeof *t->runs);
-  t->links = region_alloc(&t->region, (size_t)links, sizeof *t->links);
-  t->slots = region_alloc(&t->region, (size_t)slots, sizeof *t->slots);
-  t->present = region_alloc(&t->region, (size_t)runs, sizeof *t->present);
-  t->present_at = region_alloc(&t->region, (size_t)runs, sizeof *t->present_at);
-  t->blocks = region_alloc(&t->region, (size_t)blocks, sizeof *t->blocks);
-  t->order = region_alloc(&t->region, (size_t)blocks, sizeof *t->order);
-  t->stale = region_alloc(&t->region, (size_t)blocks, sizeof *t->stale);
-  t->is_stale = region_alloc(&t->region, (size_t)blocks, sizeof *t->is_stale);
-  t->at = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->at);
-  t->raised = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->raised);
-  t->highest = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->highest);
-  t->lowest = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->lowest);
-  t->over = region_alloc(&t->region, (size_t)blocks + 1, sizeof *t->over);
+  return NEAP_OK;
+}
+
+static neap_status allocate(struct timeline *t) {
+  const size_t nodes = (size_t)t->step->node_count + 1, runs = (size_t)t->run_limit;
+  const size_t blocks = (size_t)t->block_limit;
+  t->runs = region_alloc(&t->region, runs, sizeof *t->runs);
+  t->links = region_alloc(&t->region, (size_t)t->link_limit, sizeof *t->links);
+  t->slots = region_alloc(&t->region, (size_t)t->slot_limit, sizeof *t->slots);
+  t->present = region_alloc(&t->region, runs, sizeof *t->present);
+  t->present_at = region_alloc(&t->region, runs, sizeof *t->present_at);
+  t->blocks = region_alloc(&t->region, blocks, sizeof *t->blocks);
+  t->order = region_alloc(&t->region, blocks, sizeof *t->order);
+  t->stale = region_alloc(&t->region, blocks, sizeof *t->stale);
+  t->is_stale = region_alloc(&t->region, blocks, sizeof *t->is_stale);
+  t->at = region_alloc(&t->region, blocks + 1, sizeof *t->at);
+  t->raised = region_alloc(&t->region, blocks + 1, sizeof *t->raised);
+  t->highest = region_alloc(&t->region, blocks + 1, sizeof *t->highest);
+  t->lowest = region_alloc(&t->region, blocks + 1, sizeof *t->lowest);
+  t->over = region_alloc(&t->region, blocks + 1, sizeof *t->over);
   t->first_run = region_alloc(&t->region, nodes, sizeof *t->first_run);
   t->last_run = region_alloc(&t->region, nodes, sizeof *t->last_run);
   t->run_count = region_alloc(&t->region, nodes, sizeof *t->run_count);
@@ -732,7 +739,8 @@ neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t
     RETURN_IF(schedule[i] < 0 || schedule[i] >= step->node_count, NEAP_INVALID_PLAN,
               "position %d: node %d does not exist", i, schedule[i]);
   TRY(check_sizes(step, length));
-  TRY(allocate(t, schedule, length, spare));
+  TRY(find_limits(t, schedule, length, spare));
+  TRY(allocate(t));
   t->block_count = t->blocks_used = 1;
   t->highest[0] = INT64_MIN, t->lowest[0] = INT64_MAX;
   for (int32_t i = 0; i < length; i++)

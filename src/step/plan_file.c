@@ -110,12 +110,5 @@ neap_status neap_plan_write(const neap_plan *plan, const char *path) {
                            "instances", instances, "resident_bytes", (json_int_t)plan->resident_bytes,
                            "peak_bytes", (json_int_t)plan->live_peak_bytes, "arena_bytes",
                            (json_int_t)plan->arena_bytes, "cost", plan->cost, "base_cost", plan->base_cost);
-  if (!good || root == NULL) {
-    json_decref(root);
-    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8",
-                     path);
-  }
-  const neap_status status = json_write(root, path);
-  json_decref(root);
-  return status;
+  return json_write_new(root, good, path);
 }

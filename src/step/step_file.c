@@ -178,12 +178,5 @@ neap_status neap_step_write(const neap_step *step, const char *path) {
   json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", "neap-graph", "version", 1, "name",
                            step->name, "tensors", tensors, "nodes", nodes, "outputs",
                            ids_to_json(step->outputs, step->output_count));
-  if (!good || root == NULL) {
-    json_decref(root);
-    return neap_fail(NEAP_OUT_OF_MEMORY, "%s: cannot be written: out of memory, or a name is not UTF-8",
-                     path);
-  }
-  const neap_status status = json_write(root, path);
-  json_decref(root);
-  return status;
+  return json_write_new(root, good, path);
 }

@@ -102,7 +102,6 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
 
 /* Writes the tokenizer of the run's text to the folder, as CHECKPOINT_TOKENIZER; NULL: removes that of
  * another run. Call before the first checkpoint is saved. */
-#define CHECKPOINT_TOKENIZER "tokenizer.json"
 neap_status checkpoint_keep_tokenizer(const char *folder, const struct tokenizer *tokenizer);
 
 /* Writes the encoding of the run's records to the folder, as CHECKPOINT_DATA (data/encoding.h), if the source

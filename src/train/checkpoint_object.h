@@ -10,7 +10,7 @@
 /* Gives the digest of the object without "state_sha256". */
 neap_status checkpoint_digest(json_t *state, const char *path, char digest[65]);
 
-/* Copies a field that is a text of fewer bytes than `size`. NEAP_BAD_FORMAT: it is not a text, or is longer.
+/* Copies a field that is a text of fewer bytes than `size`. NEAP_BAD_FORMAT: it is another type, or longer.
  */
 neap_status checkpoint_text(const json_t *state, const struct json_place *place, const char *name,
                             size_t size, char *value);

@@ -114,9 +114,8 @@ static neap_status load_weights(const struct prediction *p) {
   return session_need_finite(p->session, p->weights);
 }
 
-static neap_status open_all(struct prediction *p) {
-  struct field inputs[INPUT_LIMIT];
-  int input_count;
+/* The data, and the model's graph for their shape. */
+static neap_status open_graph(struct prediction *p) {
   const neap_predict_options *o = p->options;
   const struct encoding *encoding;
   const bool own = o->model != NULL && model_language_path(o->model) != NULL;
@@ -143,6 +142,12 @@ static neap_status open_all(struct prediction *p) {
   p->count = p->data.source.records[p->split];
   RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT, "%s: has no records in that part", o->data);
   p->batch = neap_graph_batch(p->graph);
+  return NEAP_OK;
+}
+
+/* `*bytes`: images are given to the session as bytes. */
+static neap_status open_session(struct prediction *p, bool *bytes) {
+  const neap_predict_options *o = p->options;
   neap_session_options session = o->session;
   session.predict = true;
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &p->region, &session));
@@ -153,8 +158,18 @@ static neap_status open_all(struct prediction *p) {
   TRY(neap_session_output(p->session, output_name(p), &p->output, NULL));
   RETURN_IF(p->output.rank < 1 || p->output.dims[0] != p->batch, NEAP_UNSUPPORTED,
             "output '%s' must have a place for each record of the batch", p->output.name);
+  *bytes = session.byte_input.name != NULL;
+  return NEAP_OK;
+}
+
+static neap_status open_all(struct prediction *p) {
+  struct field inputs[INPUT_LIMIT];
+  int input_count;
+  bool bytes;
+  TRY(open_graph(p));
+  TRY(open_session(p, &bytes));
   TRY(loader_divide(&p->data, &(struct division){.batch = p->batch, .micro = p->batch}));
-  TRY(loader_list_inputs(&p->data, p->graph, session.byte_input.name != NULL, inputs, &input_count));
+  TRY(loader_list_inputs(&p->data, p->graph, bytes, inputs, &input_count));
   TRY(loader_prepare(&p->data, inputs, input_count));
   loader_attach(&p->data, p->session);
   const int64_t each = loader_labels_each(&p->data, p->data.bucket_count - 1);

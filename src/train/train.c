@@ -40,6 +40,18 @@ static void count_reads(struct training *t, int sign) {
   t->disk_waited += sign * memory.disk_waited;
 }
 
+/* Counts a step that ran over `records` records. */
+static void count_step(struct training *t, const neap_step_result *result, int64_t records, double seconds) {
+  if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
+  t->steps_here++;
+  t->state.step++;
+  t->state.epoch = t->state.step / t->epoch_steps;
+  const int64_t taken = records < t->batch && t->options->keep_last ? records : t->batch;
+  t->state.loss_sum += result->loss * ((double)taken / (double)t->batch);
+  t->state.correct += result->correct;
+  t->state.images += taken;
+}
+
 static neap_status run_step(struct training *t, neap_train_progress *progress) {
   static const double share = 0.05; /* of the values of sparse parameters, that change places at once */
   neap_step_result result;
@@ -58,14 +70,7 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
       rewiring_due(t->state.step + 1, t->steps, training_rewire_every(t->options)))
     TRY(neap_session_rewire(t->session, share, NULL));
   const double seconds = clock_seconds() - begin;
-  if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
-  t->steps_here++;
-  t->state.step++;
-  t->state.epoch = t->state.step / t->epoch_steps;
-  const int64_t taken = records < t->batch && t->options->keep_last ? records : t->batch;
-  t->state.loss_sum += result.loss * ((double)taken / (double)t->batch);
-  t->state.correct += result.correct;
-  t->state.images += taken;
+  count_step(t, &result, records, seconds);
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
@@ -251,16 +256,20 @@ static neap_status write_progress(struct training *t, const neap_train_progress 
   return event_file_write(&t->events, progress);
 }
 
+static neap_train_progress progress_before(const struct training *t) {
+  return (neap_train_progress){.records = task_rows[t->data.source.kind].records,
+                               .augmented = training_augments(t),
+                               .epoch = t->state.epoch + 1,
+                               .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
+                               .steps = t->steps,
+                               .test_accuracy = -1,
+                               .test_loss = -1,
+                               .test_mae = -1,
+                               .bits_per_byte = -1};
+}
+
 static neap_status run_steps(struct training *t, neap_train_result *result) {
-  neap_train_progress progress = {.records = task_rows[t->data.source.kind].records,
-                                  .augmented = training_augments(t),
-                                  .epoch = t->state.epoch + 1,
-                                  .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
-                                  .steps = t->steps,
-                                  .test_accuracy = -1,
-                                  .test_loss = -1,
-                                  .test_mae = -1,
-                                  .bits_per_byte = -1};
+  neap_train_progress progress = progress_before(t);
   fill_techniques(t, result);
   progress.combination = t->combination;
   TRY(report(t, &progress));
@@ -318,6 +327,15 @@ static double epoch_accuracy(const struct training *t) {
   return (double)t->state.correct / (double)(t->state.images * loader_labels_each(&t->data, 0));
 }
 
+/* Fills the memory of the process, at the end of a run. */
+static void fill_process(const struct training *t, neap_train_result *result) {
+  result->process_overhead_bytes = t->overhead;
+  const uint64_t peak = memory_status_read().peak_resident_bytes;
+  result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
+  result->process = t->process;
+  result->process.peak = peak > t->process.planning ? peak : t->process.planning;
+}
+
 /* Fills the result; `ended`: the status of the run. Processes make a digest together if all have finished. */
 static neap_status fill_result(struct training *t, neap_status ended, neap_train_result *result) {
   const bool together = ended == NEAP_OK || ended == NEAP_INTERRUPTED || training_ranks(t) == 1;
@@ -353,11 +371,7 @@ static neap_status fill_result(struct training *t, neap_status ended, neap_train
   if (together && !session_is_torn(t->session)) TRY(neap_session_digest(t->session, result->weights_sha256));
   if (together) TRY(training_compare(t, result));
   if (t->steps_here == 0) measure_overhead(t); /* nothing was left to do */
-  result->process_overhead_bytes = t->overhead;
-  const uint64_t peak = memory_status_read().peak_resident_bytes; /* after everything */
-  result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
-  result->process = t->process;
-  result->process.peak = peak > t->process.planning ? peak : t->process.planning;
+  fill_process(t, result);
   return NEAP_OK;
 }
 

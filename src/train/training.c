@@ -391,35 +391,39 @@ static neap_status add_short_graphs(struct training *t) {
   return NEAP_OK;
 }
 
+/* Fails as the session did, with what else the run could be. */
+static neap_status fail_over_budget(struct training *t, neap_session_options session, neap_status status,
+                                    neap_train_result *result) {
+  struct ending ending;
+  ending_keep(&ending, status);
+  result->memory.budget = session.process_budget > 0 ? session.process_budget : session.budget;
+  session.collective = NULL;
+  session.shard = NEAP_SHARD_STATES;
+  /* The answer stands without this part of it. A saved plan is for one batch only. */
+  if (session.plan_file != NULL || training_ranks(t) > 1 ||
+      neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
+    result->largest_batch = -1;
+  result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
+  if (t->refused[0] != '\0')
+    return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
+                     t->refused, ending.message);
+  const bool pairs = t->data.source.kind == TASK_PAIRS;
+  if (t->data.source.longest != NULL)
+    return neap_fail(status, "%s; the longest %s sets the memory (%s): --length N %s longer ones%s",
+                     ending.message,
+                     pairs                               ? "pair"
+                     : t->data.source.kind == TASK_TEXTS ? "text"
+                                                         : "conversation",
+                     t->data.source.longest, pairs ? "leaves" : "cuts", pairs ? " out" : "");
+  return ending_tell(&ending);
+}
+
 neap_status training_open_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
   session.micro_batches = t->data.micro_batches;
   const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
-  if (status == NEAP_OVER_BUDGET) {
-    struct ending ending;
-    ending_keep(&ending, status);
-    result->memory.budget = session.process_budget > 0 ? session.process_budget : session.budget;
-    session.collective = NULL;
-    session.shard = NEAP_SHARD_STATES;
-    /* The answer stands without this part of it. A saved plan is for one batch only. */
-    if (session.plan_file != NULL || training_ranks(t) > 1 ||
-        neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
-      result->largest_batch = -1;
-    result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
-    if (t->refused[0] != '\0')
-      return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
-                       t->refused, ending.message);
-    const bool pairs = t->data.source.kind == TASK_PAIRS;
-    if (t->data.source.longest != NULL)
-      return neap_fail(status, "%s; the longest %s sets the memory (%s): --length N %s longer ones%s",
-                       ending.message,
-                       pairs                               ? "pair"
-                       : t->data.source.kind == TASK_TEXTS ? "text"
-                                                           : "conversation",
-                       t->data.source.longest, pairs ? "leaves" : "cuts", pairs ? " out" : "");
-    return ending_tell(&ending);
-  }
+  if (status == NEAP_OVER_BUDGET) return fail_over_budget(t, session, status, result);
   if (status != NEAP_OK) return status;
   t->resident_before = session_resident_before(t->session);
   t->process.planning = session_planning_peak(t->session);

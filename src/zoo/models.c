@@ -449,11 +449,7 @@ static neap_status build(const char *name, const struct family *family, const st
   return status;
 }
 
-static neap_status build_model(const char *name, const neap_model_options *o, int64_t beams,
-                               neap_graph **graph) {
-  const struct family *family;
-  int64_t numbers[4] = {0};
-  TRY(find_family(name, numbers, &family));
+static neap_status check_options(const char *name, const struct family *family, const neap_model_options *o) {
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->image[0] < 0 || o->image[1] < 0 || o->image[2] < 0 ||
                 o->length < 0 || o->source_length < 0 || o->decode < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, image, lengths, classes and decode must not be negative",
@@ -474,21 +470,35 @@ static neap_status build_model(const char *name, const neap_model_options *o, in
             NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, no values", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             name, (double)o->dropout);
-  struct blueprint p = {.batch = o->batch ? o->batch : family->batch,
-                        .channels = o->image[0] ? o->image[0] : family->image[0],
-                        .height = o->image[1] ? o->image[1] : family->image[1],
-                        .width = o->image[2] ? o->image[2] : family->image[2],
-                        .classes = o->classes ? o->classes : family->classes,
-                        .length = o->length ? o->length : family->length,
-                        .regression = o->regression,
-                        .decode = o->decode,
-                        .window = o->window,
-                        .packed = o->packed,
-                        .smoothing = o->smoothing,
-                        .dropout = o->dropout,
-                        .source_length = o->source_length,
-                        .beams = beams,
-                        .batch_norm = strstr(family->pattern, "-bn") != NULL};
+  return NEAP_OK;
+}
+
+/* What is not given is the family's. */
+static struct blueprint blueprint_of(const struct family *family, const neap_model_options *o) {
+  return (struct blueprint){.batch = o->batch ? o->batch : family->batch,
+                            .channels = o->image[0] ? o->image[0] : family->image[0],
+                            .height = o->image[1] ? o->image[1] : family->image[1],
+                            .width = o->image[2] ? o->image[2] : family->image[2],
+                            .classes = o->classes ? o->classes : family->classes,
+                            .length = o->length ? o->length : family->length,
+                            .regression = o->regression,
+                            .decode = o->decode,
+                            .window = o->window,
+                            .packed = o->packed,
+                            .smoothing = o->smoothing,
+                            .dropout = o->dropout,
+                            .source_length = o->source_length,
+                            .batch_norm = strstr(family->pattern, "-bn") != NULL};
+}
+
+static neap_status build_model(const char *name, const neap_model_options *o, int64_t beams,
+                               neap_graph **graph) {
+  const struct family *family;
+  int64_t numbers[4] = {0};
+  TRY(find_family(name, numbers, &family));
+  TRY(check_options(name, family, o));
+  struct blueprint p = blueprint_of(family, o);
+  p.beams = beams;
   memcpy(p.numbers, numbers, sizeof p.numbers);
   if (p.source_length == 0) p.source_length = p.length;
   p.places = places_of(family, p.length);

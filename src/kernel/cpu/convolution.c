@@ -65,32 +65,44 @@ static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, neap_d
   return NEAP_OK;
 }
 
-/* Makes the primitive in the graph's preferred formats, or in channels last, or row-major: the first for
- * which oneDNN has a fast kernel. Without one, as on most processors other than x86-64, takes the plain one;
- * but not for 16 bits, since f32 in parts is faster. `source` and `destination` get the formats. */
-static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struct tensor *x,
-                                const struct tensor *w, const struct tensor *y, const struct node *node,
-                                struct preparation *p, struct cpu_kernel *kernel,
-                                struct memory_format *source, struct memory_format *destination) {
+/* A pass of oneDNN's, its operands, and where their formats go. */
+struct convolution {
+  enum dnn_pass pass;
+  const struct tensor *x, *w, *y;
+  struct memory_format *source, *destination;
+};
+
+static struct dnn_convolution describe(const struct convolution *wanted, const struct node *node) {
   const struct conv_attributes *a = &node->attributes.conv;
-  const neap_dtype storage = x->dtype;
-  const bool forward = node->op == OP_CONV, exchanged = !forward && pass == DNN_FORWARD;
-  struct dnn_convolution c = {.pass = pass,
+  const bool forward = node->op == OP_CONV, exchanged = !forward && wanted->pass == DNN_FORWARD;
+  struct dnn_convolution c = {.pass = wanted->pass,
                               .bias = forward && node->inputs[CONV_BIAS] != NO_TENSOR,
                               .addend = exchanged || (forward && node->inputs[CONV_ADDEND] != NO_TENSOR),
                               .exchanged = exchanged,
-                              .bf16 = storage == NEAP_BF16,
+                              .bf16 = wanted->x->dtype == NEAP_BF16,
                               .stride = a->stride,
                               .padding = {a->padding[0], a->padding[1]},
                               .dilation = a->dilation,
                               .groups = a->groups};
-  memcpy(c.source, x->dims, sizeof c.source);
-  memcpy(c.destination, y->dims, sizeof c.destination);
-  memcpy(c.kernel, w->dims, sizeof c.kernel);
+  memcpy(c.source, wanted->x->dims, sizeof c.source);
+  memcpy(c.destination, wanted->y->dims, sizeof c.destination);
+  memcpy(c.kernel, wanted->w->dims, sizeof c.kernel);
   if (exchanged) {
-    c.kernel[0] = w->dims[1];
-    c.kernel[1] = w->dims[0];
+    c.kernel[0] = wanted->w->dims[1];
+    c.kernel[1] = wanted->w->dims[0];
   }
+  return c;
+}
+
+/* Makes the primitive in the formats that the graph prefers, else in channels last, else row-major: the first
+ * that oneDNN has a fast kernel for. Where it has none, as on most processors but x86-64, its plain one has
+ * to do; of 16 bits it has none, since f32 piece by piece is better. */
+static neap_status choose_convolution(struct cpu *cpu, const struct convolution *wanted,
+                                      const struct node *node, struct preparation *p,
+                                      struct cpu_kernel *kernel) {
+  const struct tensor *x = wanted->x, *w = wanted->w, *y = wanted->y;
+  const neap_dtype storage = x->dtype;
+  struct dnn_convolution c = describe(wanted, node);
   const struct memory_format last[2] = {{.lanes = x->dims[1]}, {.lanes = y->dims[1]}};
   const struct {
     struct memory_format source, destination;
@@ -110,8 +122,8 @@ static neap_status make_somehow(struct cpu *cpu, enum dnn_pass pass, const struc
     c.blocks = choices[i].source.blocks || choices[i].destination.blocks;
     status = make(cpu, &c, storage, p, kernel);
     if (status == NEAP_UNSUPPORTED) continue;
-    *source = choices[i].source;
-    *destination = choices[i].destination;
+    *wanted->source = choices[i].source;
+    *wanted->destination = choices[i].destination;
     return status;
   }
   return neap_fail(status, "oneDNN has no kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
@@ -161,7 +173,8 @@ CPU_OPERATOR(conv, TYPE_F32, .alike = TYPES_HALF) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(cpu, DNN_FORWARD, x, w, y, node, p, &kernel, &p->inputs[0], &p->outputs[0]));
+  TRY(choose_convolution(cpu, &(struct convolution){DNN_FORWARD, x, w, y, &p->inputs[0], &p->outputs[0]},
+                         node, p, &kernel));
   p->inputs[1] = weights_format(&kernel);
   p->inputs[CONV_ADDEND] = p->outputs[0];
   p->inputs[CONV_BIAS] = ROW_MAJOR;
@@ -203,9 +216,11 @@ CPU_OPERATOR(conv_backward_data, TYPE_F32, .alike = TYPES_HALF) {
   const bool sum = node->inputs[CONV_BACK_ADDEND] != NO_TENSOR;
   struct cpu_kernel kernel = {0};
   if (sum)
-    TRY(make_somehow(cpu, DNN_FORWARD, dy, w, dx, node, p, &kernel, of_dy, &p->outputs[0]));
+    TRY(choose_convolution(cpu, &(struct convolution){DNN_FORWARD, dy, w, dx, of_dy, &p->outputs[0]}, node, p,
+                           &kernel));
   else
-    TRY(make_somehow(cpu, DNN_BACKWARD_DATA, dx, w, dy, node, p, &kernel, &p->outputs[0], of_dy));
+    TRY(choose_convolution(cpu, &(struct convolution){DNN_BACKWARD_DATA, dx, w, dy, &p->outputs[0], of_dy},
+                           node, p, &kernel));
   p->inputs[CONV_BACK_WEIGHTS] = weights_format(&kernel);
   p->inputs[CONV_BACK_ADDEND] = p->outputs[0];
   kernel.b = activation_of(dx, p->outputs[0]);
@@ -230,7 +245,9 @@ CPU_OPERATOR(conv_backward_weights, TYPE_F32, .alike = TYPES_HALF) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]),
                       *dw = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(cpu, DNN_BACKWARD_WEIGHTS, x, dw, dy, node, p, &kernel, &p->inputs[0], &p->inputs[1]));
+  TRY(choose_convolution(cpu,
+                         &(struct convolution){DNN_BACKWARD_WEIGHTS, x, dw, dy, &p->inputs[0], &p->inputs[1]},
+                         node, p, &kernel));
   p->outputs[0] = weights_format(&kernel);
   return cpu_finish(cpu, p, run_backward_weights, kernel);
 }
@@ -256,7 +273,9 @@ CPU_OPERATOR(conv_transposed, TYPE_F32, .alike = TYPES_HALF) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(make_somehow(state, DNN_BACKWARD_DATA, y, w, x, node, p, &kernel, &p->outputs[0], &p->inputs[0]));
+  TRY(choose_convolution(state,
+                         &(struct convolution){DNN_BACKWARD_DATA, y, w, x, &p->outputs[0], &p->inputs[0]},
+                         node, p, &kernel));
   RETURN_IF(kernel.primitive != NULL && x->dtype != NEAP_F32 && node->inputs[2] != NO_TENSOR,
             NEAP_UNSUPPORTED, "a transposed convolution of 16 bits has no kernel that adds a bias");
   p->inputs[1] = weights_format(&kernel);

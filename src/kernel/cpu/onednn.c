@@ -325,47 +325,57 @@ struct convolution_md {
   queried source, weights, bias, destination;
 };
 
-/* Makes one primitive description for one pass. `hint`: the forward one, for the gradients; NULL for
- * forward. */
+/* The places of a convolution's windows. */
+struct windows {
+  dnnl_dims_t strides, dilations, left, right;
+};
+
+static struct windows windows_of(const struct dnn_convolution *c) {
+  struct windows w;
+  for (int i = 0; i < 2; i++) {
+    w.strides[i] = c->stride;
+    w.dilations[i] = c->dilation - 1;
+    w.left[i] = c->padding[i];
+    /* The reach of the last window beyond the image: less than the padding if the stride leaves a rest. */
+    w.right[i] = (c->destination[2 + i] - 1) * c->stride + (c->kernel[2 + i] - 1) * c->dilation + 1 -
+                 c->source[2 + i] - c->padding[i];
+  }
+  return w;
+}
+
+/* Makes one primitive description for one pass. `hint`: the forward one, for the gradients; NULL for forward.
+ */
 static dnnl_status_t describe_convolution(struct dnn *dnn, const struct dnn_convolution *c,
                                           enum dnn_pass pass, dnnl_alg_kind_t algorithm,
                                           const struct convolution_md *m,
                                           const_dnnl_primitive_attr_t attributes,
                                           const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd) {
-  dnnl_dims_t strides, dilations, left, right;
-  for (int i = 0; i < 2; i++) {
-    strides[i] = c->stride;
-    dilations[i] = c->dilation - 1;
-    left[i] = c->padding[i];
-    /* What the last window reaches beyond the image: less than the padding where the stride leaves a rest. */
-    right[i] = (c->destination[2 + i] - 1) * c->stride + (c->kernel[2 + i] - 1) * c->dilation + 1 -
-               c->source[2 + i] - c->padding[i];
-  }
+  const struct windows w = windows_of(c);
 #if DNN_3
   if (pass == DNN_FORWARD)
-    return dnnl_convolution_forward_primitive_desc_create(pd, dnn->engine, dnnl_forward_training, algorithm,
-                                                          m->source, m->weights, m->bias, m->destination,
-                                                          strides, dilations, left, right, attributes);
+    return dnnl_convolution_forward_primitive_desc_create(
+        pd, dnn->engine, dnnl_forward_training, algorithm, m->source, m->weights, m->bias, m->destination,
+        w.strides, w.dilations, w.left, w.right, attributes);
   if (pass == DNN_BACKWARD_DATA)
-    return dnnl_convolution_backward_data_primitive_desc_create(pd, dnn->engine, algorithm, m->source,
-                                                                m->weights, m->destination, strides,
-                                                                dilations, left, right, hint, attributes);
-  return dnnl_convolution_backward_weights_primitive_desc_create(pd, dnn->engine, algorithm, m->source,
-                                                                 m->weights, NULL, m->destination, strides,
-                                                                 dilations, left, right, hint, attributes);
+    return dnnl_convolution_backward_data_primitive_desc_create(
+        pd, dnn->engine, algorithm, m->source, m->weights, m->destination, w.strides, w.dilations, w.left,
+        w.right, hint, attributes);
+  return dnnl_convolution_backward_weights_primitive_desc_create(
+      pd, dnn->engine, algorithm, m->source, m->weights, NULL, m->destination, w.strides, w.dilations, w.left,
+      w.right, hint, attributes);
 #else
   dnnl_convolution_desc_t d;
   dnnl_status_t status;
   if (pass == DNN_FORWARD)
     status = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, m->source,
-                                                        m->weights, m->bias, m->destination, strides,
-                                                        dilations, left, right);
+                                                        m->weights, m->bias, m->destination, w.strides,
+                                                        w.dilations, w.left, w.right);
   else if (pass == DNN_BACKWARD_DATA)
     status = dnnl_dilated_convolution_backward_data_desc_init(
-        &d, algorithm, m->source, m->weights, m->destination, strides, dilations, left, right);
+        &d, algorithm, m->source, m->weights, m->destination, w.strides, w.dilations, w.left, w.right);
   else
     status = dnnl_dilated_convolution_backward_weights_desc_init(
-        &d, algorithm, m->source, m->weights, NULL, m->destination, strides, dilations, left, right);
+        &d, algorithm, m->source, m->weights, NULL, m->destination, w.strides, w.dilations, w.left, w.right);
   return status == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, hint) : status;
 #endif
 }
@@ -376,6 +386,22 @@ static int kernel_dims(const struct dnn_convolution *c, int64_t dims[5]) {
   dims[grouped] = c->kernel[0] / c->groups;
   for (int i = 1; i < 4; i++) dims[grouped + i] = c->kernel[i];
   return 4 + grouped;
+}
+
+/* Makes the primitive of a description that was found. */
+static neap_status finish_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+                                      const_dnnl_primitive_desc_t pd, struct dnn_primitive *p) {
+  static const int arguments[3][4] = {
+      [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0},
+      [DNN_BACKWARD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+      [DNN_BACKWARD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+  };
+  int mine[4];
+  memcpy(mine, arguments[c->pass], sizeof mine);
+  if (c->bias) mine[BIAS] = DNNL_ARG_BIAS;
+  TRY(keep_as(dnn, query(pd, mine[B]), dnnl_f32, &p->weights));
+  if (c->exchanged) TRY(exchange(dnn, p->weights, &p->weights));
+  return finish(dnn, p, pd, mine);
 }
 
 /* Makes everything from the layouts to the finished primitive; the caller frees what is set. */
@@ -413,17 +439,7 @@ static neap_status build_convolution(struct dnn *dnn, const struct dnn_convoluti
     return neap_fail(status == dnnl_success ? NEAP_UNSUPPORTED : map_status(status),
                      "oneDNN has no%s %s convolution for this shape", c->plain ? "" : " fast",
                      c->winograd ? "Winograd" : "direct");
-  static const int arguments[3][4] = {
-      [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0},
-      [DNN_BACKWARD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
-      [DNN_BACKWARD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
-  };
-  int mine[4];
-  memcpy(mine, arguments[c->pass], sizeof mine);
-  if (c->bias) mine[BIAS] = DNNL_ARG_BIAS;
-  TRY(keep_as(dnn, query(*pd, mine[B]), dnnl_f32, &p->weights));
-  if (c->exchanged) TRY(exchange(dnn, p->weights, &p->weights));
-  return finish(dnn, p, *pd, mine);
+  return finish_convolution(dnn, c, *pd, p);
 }
 
 static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap_status status,

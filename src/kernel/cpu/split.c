@@ -301,6 +301,48 @@ static neap_status make_parts(struct splitting *s, struct split_kernel *k, struc
   }
 }
 
+/* How each operand is given to the parts, and where its f32 are in the workspace. */
+static void fill_operands(const struct splitting *s, struct split_kernel *k,
+                          const struct memory_format *formats) {
+  const struct node *node = s->node;
+  const int32_t count = node->input_count + node->output_count;
+  k->input_count = node->input_count;
+  k->output_count = node->output_count;
+  uint64_t used = 0;
+  take(&used, (uint64_t)count * sizeof(void *));
+  for (int32_t i = 0; i < count; i++) {
+    const struct tensor *t = operand_of(s, i);
+    if (t == NULL) continue;
+    struct part_operand *o = &k->operands[i];
+    *o = (struct part_operand){.how = how_of(s, i),
+                               .given = true,
+                               .converted = dtype_is_real(t->dtype) && t->dtype != NEAP_F32,
+                               .dtype = t->dtype};
+    for (int last = 0; last < 2; last++) {
+      const struct tensor part = part_of_operand(s, i, last && k->rest ? s->count % k->rows : k->rows);
+      o->stored[last] = elements_in(&part, formats[i]);
+    }
+    for (int32_t u = 0; i < node->input_count && u < node->update_count; u++)
+      o->updated = o->updated || node->updates[u] == node->inputs[i];
+    if (o->converted) o->buffer = take(&used, (uint64_t)o->stored[0] * sizeof(float));
+    if (o->how == SUMMED && k->parts > 1) o->share = take(&used, (uint64_t)o->stored[0] * sizeof(float));
+  }
+  k->workspace = used;
+}
+
+/* The formats of the whole operands: where a node works on any places those that they have. */
+static void set_formats(const struct splitting *s, const struct memory_format *formats) {
+  const struct node *node = s->node;
+  struct preparation *p = s->p;
+  const struct memory_format lies = p->inputs[0];
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->update_count == 0 || i < UPDATE_SLOTS) /* positions stay as they lie */
+      p->inputs[i] = s->flat && how_of(s, i) == CUT ? lies : formats[i];
+  for (int32_t i = 0; i < node->output_count; i++)
+    p->outputs[i] =
+        s->flat && how_of(s, node->input_count + i) == CUT ? lies : formats[node->input_count + i];
+}
+
 neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
                           struct preparation *p, cpu_prepare *prepare, int64_t rows) {
   struct splitting s = {cpu, graph, node, p, prepare, node_split(graph, node), false, 1, rows};
@@ -318,36 +360,10 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
   RETURN_IF_NULL(k->operands);
   struct preparation parts[2];
   TRY(make_parts(&s, k, formats, parts));
-  k->input_count = node->input_count;
-  k->output_count = node->output_count;
-  uint64_t used = 0;
-  take(&used, (uint64_t)count * sizeof(void *));
-  for (int32_t i = 0; i < count; i++) {
-    const struct tensor *t = operand_of(&s, i);
-    if (t == NULL) continue;
-    struct part_operand *o = &k->operands[i];
-    *o = (struct part_operand){.how = how_of(&s, i),
-                               .given = true,
-                               .converted = dtype_is_real(t->dtype) && t->dtype != NEAP_F32,
-                               .dtype = t->dtype};
-    for (int last = 0; last < 2; last++) {
-      const struct tensor part = part_of_operand(&s, i, last && k->rest ? s.count % k->rows : k->rows);
-      o->stored[last] = elements_in(&part, formats[i]);
-    }
-    for (int32_t u = 0; i < node->input_count && u < node->update_count; u++)
-      o->updated = o->updated || node->updates[u] == node->inputs[i];
-    if (o->converted) o->buffer = take(&used, (uint64_t)o->stored[0] * sizeof(float));
-    if (o->how == SUMMED && k->parts > 1) o->share = take(&used, (uint64_t)o->stored[0] * sizeof(float));
-  }
-  k->workspace = used;
-  const struct memory_format lies = p->inputs[0];
-  for (int32_t i = 0; i < node->input_count; i++)
-    if (node->update_count == 0 || i < UPDATE_SLOTS) /* positions stay as they lie */
-      p->inputs[i] = s.flat && how_of(&s, i) == CUT ? lies : formats[i];
-  for (int32_t i = 0; i < node->output_count; i++)
-    p->outputs[i] =
-        s.flat && how_of(&s, node->input_count + i) == CUT ? lies : formats[node->input_count + i];
-  p->workspace = used + (parts[0].workspace > parts[1].workspace ? parts[0].workspace : parts[1].workspace);
+  fill_operands(&s, k, formats);
+  set_formats(&s, formats);
+  p->workspace =
+      k->workspace + (parts[0].workspace > parts[1].workspace ? parts[0].workspace : parts[1].workspace);
   p->seconds = parts[0].seconds * (double)k->parts;
   const struct cpu_kernel *part = parts[0].state;
   return cpu_finish(

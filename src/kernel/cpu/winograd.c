@@ -321,13 +321,22 @@ void winograd_convolve(const struct winograd *w, const struct cpu_kernels *k, co
 
 /* ---- Gradient by the kernels ---- */
 
+/* The operands of the gradient of one block of kernels. */
+struct kernel_block {
+  const struct winograd *w;
+  const struct cpu_kernels *k;
+  const void *x, *dy;
+  int64_t output, input; /* where the block begins */
+};
+
 /* Sums at the points, for one block of kernels over the tiles [begin, end). */
-static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
-                      int64_t output, int64_t input, int64_t begin, int64_t end, const struct room *room) {
+static void sum_tiles(const struct kernel_block *b, int64_t begin, int64_t end, const struct room *room) {
+  const struct winograd *w = b->w;
+  const struct cpu_kernels *k = b->k;
   for (int64_t t = begin; t < end; t += w->tile_block) {
     const int64_t count = least(w->tile_block, end - t);
-    const struct winograd_tiles from = tiles_in(&w->from, t, count, input, w->input_block),
-                                to = tiles_in(&w->to, t, count, output, w->output_block);
+    const struct winograd_tiles from = tiles_in(&w->from, t, count, b->input, w->input_block),
+                                to = tiles_in(&w->to, t, count, b->output, w->output_block);
     const struct winograd_product p = {.rows = up(from.channels, WINOGRAD_LANES),
                                        .columns = up(to.channels, WINOGRAD_LANES),
                                        .depth = count,
@@ -339,8 +348,8 @@ static void sum_tiles(const struct winograd *w, const struct cpu_kernels *k, con
                                        .c_row = w->weights.matrix.row,
                                        .c_point = w->weights.matrix.point,
                                        .add = t > begin};
-    k->winograd_windows(&from, x, room->from);
-    k->winograd_gradients(&to, dy, room->to);
+    k->winograd_windows(&from, b->x, room->from);
+    k->winograd_gradients(&to, b->dy, room->to);
     k->winograd_product(&p, room->from, room->to, room->weights);
   }
 }
@@ -367,19 +376,19 @@ static void narrow_block(const struct winograd_weights *block, const struct cpu_
 
 /* Makes the gradient of one block of kernels over a part of the tiles, some at a time: sums of sums are more
  * accurate than one sum. */
-static void sum_block(const struct winograd *w, const struct cpu_kernels *k, const void *x, const void *dy,
-                      int part, int64_t output, int64_t input, void *dw, float *workspace) {
+static void sum_block(const struct kernel_block *b, int part, void *dw, float *workspace) {
   enum { SUMMED = 1024 }; /* tiles */
+  const struct winograd *w = b->w;
   const struct room room = room_of(w, workspace);
-  const struct winograd_weights block = weights_in(w, output, input),
+  const struct winograd_weights block = weights_in(w, b->output, b->input),
                                 made = sums_by_block(w) ? alone(block) : block;
   float *sums = sums_by_block(w) ? room.sums : sums_of_part(w, part, dw, workspace);
   const int64_t begin = w->tiles * part / w->parts, end = w->tiles * (part + 1) / w->parts;
   for (int64_t t = begin; t < end; t += SUMMED) {
-    sum_tiles(w, k, x, dy, output, input, t, least(t + SUMMED, end), &room);
-    k->winograd_weights_gradient(&made, room.weights, t > begin, sums);
+    sum_tiles(b, t, least(t + SUMMED, end), &room);
+    b->k->winograd_weights_gradient(&made, room.weights, t > begin, sums);
   }
-  if (sums_by_block(w)) narrow_block(&block, k, sums, dw);
+  if (sums_by_block(w)) narrow_block(&block, b->k, sums, dw);
 }
 
 void winograd_backward_weights(const struct winograd *w, const struct cpu_kernels *k, const void *x,
@@ -388,7 +397,7 @@ void winograd_backward_weights(const struct winograd *w, const struct cpu_kernel
   for (int part = 0; part < w->parts; part++)
     for (int64_t o = 0; o < w->weights.outputs; o += w->output_block)
       for (int64_t i = 0; i < w->weights.inputs; i += w->input_block)
-        sum_block(w, k, x, dy, part, o, i, dw, workspace);
+        sum_block(&(struct kernel_block){w, k, x, dy, o, i}, part, dw, workspace);
   if (sums_by_block(w)) return;
   const int64_t count = weight_elements(w);
   float *sums = sums_of_part(w, 0, dw, workspace);

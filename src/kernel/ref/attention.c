@@ -107,9 +107,10 @@ RUN(run_attention) {
   return NEAP_OK;
 }
 
-/* Adds the contributions of query i to the gradients of keys and values, and makes its own gradient. */
+/* Adds the contributions of query i to the gradients of queries, keys and values, `sums`. */
 static void attend_backward(const struct attention *t, int64_t n, int64_t h, int64_t i, const double *y,
-                            double log_sum, const double *dy, double *dq, double *dk, double *dv) {
+                            double log_sum, const double *dy, double *const sums[3]) {
+  double *dq = sums[0], *dk = sums[1], *dv = sums[2];
   const int64_t depth = t->s.depth;
   const double *q = t->q + query_at(t, n, h, i), mean = product(depth, y, dy);
   FOR(j, t->s.keys) {
@@ -141,8 +142,7 @@ RUN(run_attention_backward) {
   }
   FOR(n, t.s.sequences) FOR(h, t.s.heads) FOR(i, t.s.queries) {
     const int64_t at = result_at(&t, n, h, i);
-    attend_backward(&t, n, h, i, y + at, log_sum[(n * t.s.heads + h) * t.s.queries + i], dy + at, sums[0],
-                    sums[1], sums[2]);
+    attend_backward(&t, n, h, i, y + at, log_sum[(n * t.s.heads + h) * t.s.queries + i], dy + at, sums);
   }
   for (int32_t i = 0; i < outputs; i++)
     memcpy(out[i], sums[i], (size_t)kernel_output(kernel, i)->elements * sizeof(double));

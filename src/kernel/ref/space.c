@@ -50,31 +50,38 @@ static double resize_share(int64_t i, int64_t p, int64_t from, int64_t to, bool 
   return fmax(1 - fabs(place - (double)p), 0);
 }
 
+/* Visits each pixel of x that goes into a pixel of y, the resized one: where they are, and the share. */
+static void walk_resize(struct shape x, struct shape y, bool align,
+                        void (*visit)(const double *from, double *to, int64_t x, int64_t y, double share),
+                        const double *from, double *to) {
+  FOR(i, y.h) FOR(j, y.w) FOR(r, x.h) FOR(s, x.w) {
+    const double share = resize_share(i, r, x.h, y.h, align) * resize_share(j, s, x.w, y.w, align);
+    if (share > 0) FOR(n, y.n) FOR(c, y.c) visit(from, to, at(x, n, c, r, s), at(y, n, c, i, j), share);
+  }
+}
+
+static void visit_resize(const double *from, double *to, int64_t x, int64_t y, double share) {
+  to[y] += share * from[x];
+}
+
+static void visit_resize_backward(const double *from, double *to, int64_t x, int64_t y, double share) {
+  to[x] += share * from[y];
+}
+
 RUN(run_resize) {
   UNUSED;
-  const bool align = ATTRIBUTES->resize.align_corners;
-  const struct shape sx = shape_of(kernel_input(kernel, 0)), sy = shape_of(kernel_output(kernel, 0));
-  const double *x = in[0];
-  double *y = out[0];
-  clear(kernel_output(kernel, 0), y);
-  FOR(i, sy.h) FOR(j, sy.w) FOR(r, sx.h) FOR(s, sx.w) {
-    const double share = resize_share(i, r, sx.h, sy.h, align) * resize_share(j, s, sx.w, sy.w, align);
-    if (share > 0) FOR(n, sy.n) FOR(c, sy.c) y[at(sy, n, c, i, j)] += share * x[at(sx, n, c, r, s)];
-  }
+  const struct tensor *x = kernel_input(kernel, 0), *y = kernel_output(kernel, 0);
+  clear(y, out[0]);
+  walk_resize(shape_of(x), shape_of(y), ATTRIBUTES->resize.align_corners, visit_resize, in[0], out[0]);
   return NEAP_OK;
 }
 
 RUN(run_resize_backward) {
   UNUSED;
-  const bool align = ATTRIBUTES->resize.align_corners;
-  const struct shape sx = shape_of(kernel_output(kernel, 0)), sy = shape_of(kernel_input(kernel, 0));
-  const double *dy = in[0];
-  double *dx = out[0];
-  clear(kernel_output(kernel, 0), dx);
-  FOR(i, sy.h) FOR(j, sy.w) FOR(r, sx.h) FOR(s, sx.w) {
-    const double share = resize_share(i, r, sx.h, sy.h, align) * resize_share(j, s, sx.w, sy.w, align);
-    if (share > 0) FOR(n, sy.n) FOR(c, sy.c) dx[at(sx, n, c, r, s)] += share * dy[at(sy, n, c, i, j)];
-  }
+  const struct tensor *dx = kernel_output(kernel, 0), *dy = kernel_input(kernel, 0);
+  clear(dx, out[0]);
+  walk_resize(shape_of(dx), shape_of(dy), ATTRIBUTES->resize.align_corners, visit_resize_backward, in[0],
+              out[0]);
   return NEAP_OK;
 }
 

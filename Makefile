@@ -57,6 +57,9 @@ papers: all ## print the published tables of the papers beside ours (minutes; PA
 install: all ## install library, headers, pkg-config file, command, its completion and manual page (PREFIX, DESTDIR)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
+packages-to-ship: ## the Debian package for this release and the Python wheel, in build-packages, checked by lintian and twine (python3, venv; the network)
+	@scripts/packages-to-ship build-packages $(JOBS)
+
 format: ## let clang-format lay out all sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
@@ -66,9 +69,9 @@ lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would chan
 	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-onednn3
+	@rm -rf $(BUILD) build-asan build-onednn3 build-packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-python check-torch check-onednn3 bench papers install format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch check-onednn3 bench papers install packages-to-ship format lint clean help

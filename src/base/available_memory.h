@@ -14,8 +14,8 @@ neap_status available_memory_settle(neap_session_options *options, neap_availabl
 
 /* Watches a run that took what was available. */
 struct memory_watch {
-  neap_available found; /* when it began; bytes 0: nothing is watched */
-  uint64_t swapped;     /* of the process, then */
+  neap_available found; /* when the watch began; bytes 0: nothing is watched */
+  uint64_t swapped;     /* bytes of the process that were swapped out then */
   double looked;        /* when it was last looked at, in seconds of clock_seconds */
 };
 

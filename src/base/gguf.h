@@ -26,10 +26,10 @@ struct gguf {
   struct direct_file *direct; /* elements are read through it, by one thread; NULL: as usual */
 };
 
-/* What is kept takes at most ten times the bytes of the file, and of a sound one mostly twice those of its
- * header. Errors name the file, and the tensor or key where it is one. NEAP_IO_FAILED: it cannot be read.
- * NEAP_BAD_FORMAT: it is damaged or no GGUF. NEAP_UNSUPPORTED: another version or byte order, or arrays of
- * arrays. Close with gguf_close, whatever the status. */
+/* Opens a file and reads its header. The memory is at most ten times the file's size; for a sound file
+ * usually twice its header. Errors name the file, and the tensor or key where it is one. NEAP_IO_FAILED: it
+ * cannot be read. NEAP_BAD_FORMAT: it is damaged or no GGUF. NEAP_UNSUPPORTED: another version or byte order,
+ * or arrays of arrays. Close with gguf_close, whatever the status. */
 neap_status gguf_open(const char *path, struct gguf *gguf);
 void gguf_close(struct gguf *gguf);
 /* The same without arrays of strings, of which a vocabulary has megabytes: they are checked and not kept. */

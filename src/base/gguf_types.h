@@ -77,7 +77,7 @@ struct gguf_tensor_type {
   int32_t dtype; /* -1: such tensors are listed alone */
 };
 
-/* NULL: there is no type of that number; of that dtype. */
+/* Return the type with this number, or of this dtype; NULL: none. */
 const struct gguf_tensor_type *gguf_find_type(int64_t number);
 const struct gguf_tensor_type *gguf_type_of(neap_dtype dtype);
 

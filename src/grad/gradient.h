@@ -16,21 +16,21 @@ struct optimizer {
   int32_t micro_batches; /* that a step has; 0: 1 */
   int32_t ranks;         /* processes that it is divided among, with their states; 0: one */
   bool scaled;           /* gradients are larger by a loss scale */
-  bool tentative;        /* an update may be left out: nothing but sums of gradients changes before it */
+  bool tentative;        /* an update may be skipped, so before it only sums of gradients change */
   bool averages;         /* trained parameters have a state AVERAGE_SUFFIX, which no node changes */
   bool norm;             /* the squares of all gradients are added up: graph.norm */
   bool sparse;           /* some parameters are: a step is in three parts, whatever their number */
 };
 
-/* One row an update rule, by neap_optimizer. */
+/* One row per update rule, in the order of neap_optimizer. */
 struct optimizer_row {
   const char *name, *summary, *source;
   enum op op;
-  const char *states[2];       /* a parameter's, by the names they get; */
-  int32_t momentum_state;      /* which of them is there only where there is a momentum; -1: none */
-  float beta1, beta2, epsilon; /* what 0 means */
-  double rate;                 /* the usual learning rate, */
-  float decay, momentum;       /* weight decay and momentum */
+  const char *states[2];       /* names of a parameter's states */
+  int32_t momentum_state;      /* the state that exists only with a momentum above 0; -1: none */
+  float beta1, beta2, epsilon; /* used if an option is 0 */
+  double rate;                 /* the usual learning rate */
+  float decay, momentum;       /* the usual weight decay and momentum */
 };
 enum { OPTIMIZERS = NEAP_LION + 1 };
 extern const struct optimizer_row optimizer_rows[OPTIMIZERS];

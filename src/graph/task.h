@@ -8,7 +8,7 @@
 enum task_kind {
   TASK_IMAGES,   /* "image" [N, C, H, W], a class each: "label" [N] */
   TASK_PIXELS,   /* the same, a class for each pixel: "label" [N, H', W'] */
-  TASK_TOKENS,   /* "tokens" [N, T], the next one each: "label" [N, T]. Classes are the vocabulary */
+  TASK_TOKENS,   /* "tokens" [N, T], each one's next token: "label" [N, T]. Classes are the vocabulary */
   TASK_MASKED,   /* the same, but labels are those of tokens that are masked */
   TASK_VECTORS,  /* "sequence" [N, T, K], a class each: "label" [N, T] */
   TASK_FEATURES, /* "features" [N, K], a class each: "label" [N]; or values "label" [N, L]. Images do, too */

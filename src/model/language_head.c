@@ -35,10 +35,10 @@ static neap_status read_names(const struct model_keys *keys, struct region *regi
     char key[24];
     snprintf(key, sizeof key, "%lld", (long long)i);
     const char *name = json_string_value(json_object_get(names, key));
-    RETURN_IF(
-        json_is_object(names) && name == NULL, NEAP_BAD_FORMAT,
-        "%s: config.json: 'id2label' has no text for \"%s\"; it must have one for each of its %lld numbers",
-        keys->path, key, (long long)labels->count);
+    RETURN_IF(json_is_object(names) && name == NULL, NEAP_BAD_FORMAT,
+              "%s: config.json: 'id2label' has no label \"%s\"; its %lld keys must be 0, 1, 2 and so on, "
+              "each with a text",
+              keys->path, key, (long long)labels->count);
     list[i] = name != NULL ? region_string(region, name) : region_format(region, "LABEL_%s", key);
     RETURN_IF(list[i] == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for its labels", keys->path);
   }

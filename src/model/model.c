@@ -105,7 +105,8 @@ static neap_status check_ready_made(const char *name) {
   neap_model_options usual;
   enum task_kind kind;
   RETURN_IF(zoo_usual(name, &usual, &kind) != NEAP_OK, NEAP_IO_FAILED,
-            "%s: is not a ready-made model, and no model folder or file of this name exists; restore it",
+            "%s: is not a ready-made model, and no model folder or file of this name exists; restore the "
+            "folder or file",
             name);
   return NEAP_OK;
 }

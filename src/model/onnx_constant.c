@@ -62,7 +62,8 @@ neap_status constant_create(struct pool *pool, int32_t type, int32_t rank, const
     RETURN_IF(dims[d] < 0 || __builtin_mul_overflow(c->elements, dims[d], &c->elements) ||
                   c->elements > ELEMENTS_LIMIT - pool->elements,
               NEAP_UNSUPPORTED,
-              "a constant has a dimension of %lld, so that all constants exceed %d elements",
+              "a constant's dimension of %lld is negative, or brings the constants to more than %d elements "
+              "together",
               (long long)dims[d], ELEMENTS_LIMIT);
   }
   pool->elements += c->elements;

@@ -220,10 +220,11 @@ static neap_status infer_rotary(const struct neap_graph *graph, const struct nod
   TRY(need_real(graph, node, 4, "[N, T, heads, D]"));
   TRY(need_position(node, node_input(graph, node, ROTARY_POSITION)));
   const struct tensor *x = node_input(graph, node, ROTARY_X);
-  RETURN_IF(x->dims[3] % 2 != 0 || a->heads < 0 || a->heads > x->dims[2], NEAP_INVALID_ARGUMENT,
-            "Rotary '%s': cannot turn %lld heads of '%s' %s: it must have at least that number of heads, "
-            "with an even number of elements in each",
-            node->name, (long long)a->heads, x->name, shape_text(x).text);
+  RETURN_IF(
+      x->dims[3] % 2 != 0 || a->heads < 0 || a->heads > x->dims[2], NEAP_INVALID_ARGUMENT,
+      "Rotary '%s': cannot rotate %lld heads of '%s' %s: the number must be 0 to that of its heads, which "
+      "must have an even number of elements each",
+      node->name, (long long)a->heads, x->name, shape_text(x).text);
   RETURN_IF(!(a->base > 0 && a->base < INFINITY), NEAP_INVALID_ARGUMENT,
             "Rotary '%s': base %g must be positive", node->name, (double)a->base);
   const struct rotary_scaling *s = &a->scaling;

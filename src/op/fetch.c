@@ -1,4 +1,5 @@
-/* Reads parameters from disk. A rewrite makes these nodes (rewrite/fetch.c). */
+/* Reads parameters from disk. A rewrite makes these nodes (rewrite/fetch.c); a thread of the session reads
+ * (run/transfer.c), as run/program.c asks it to. */
 #include "op/op.h"
 
 static neap_status infer_fetch(const struct neap_graph *graph, const struct node *node,

@@ -1,5 +1,5 @@
-/* Families of schedules of a chain with one parameter: a smaller one mostly means less memory and more
- * cost. */
+/* Families of schedules of a chain, each with one parameter: a smaller value usually means less memory and
+ * more cost. */
 #ifndef NEAP_PAPERS_CHAIN_SWEEP_H
 #define NEAP_PAPERS_CHAIN_SWEEP_H
 

@@ -12,7 +12,7 @@ struct lower_sets {
   const struct forward_graph *graph;
   int32_t count, words;
   const uint64_t *members; /* bits by vertex: those of set i are members[i * words ..] */
-  const int32_t *top;      /* L is a vertex and all its ancestors: that vertex; -1: another set */
+  const int32_t *top;      /* if L consists of a vertex and all its ancestors, that vertex; else -1 */
   uint64_t *bytes;         /* M(L) */
   double *cost;            /* T(L) */
   uint64_t *beyond;        /* M(d+(L) \ L) + M(d-(d+(L)) \ L): what the backward pass holds past L */

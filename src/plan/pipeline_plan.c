@@ -56,7 +56,7 @@ neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_option
       "pipeline: got %d ranks and %d micro-batches; it needs 1 to 64, 1 to 4096, and a bandwidth above 0",
       options->ranks, options->micro_batches);
   RETURN_IF(options->budget == NEAP_BUDGET_AVAILABLE, NEAP_UNSUPPORTED,
-            "pipeline: the budget must not be what is available; give the bytes of a rank");
+            "pipeline: a budget of what is available is not supported; give the bytes of a rank");
   struct neap_pipeline *p = calloc(1, sizeof *p);
   RETURN_IF_NULL(p);
   p->way = way->name;

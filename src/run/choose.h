@@ -45,8 +45,8 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
  * step. Leaves other budgets unchanged. */
 neap_status settle_share(const struct neap_graph *graph, struct neap_session_options *options);
 
-/* The same in a given variant, for a session that has `like`: variables have the formats that they have
- * there. */
+/* Lowers the training step in a given variant, for a session that has `like`: variables keep the formats that
+ * they have there. */
 neap_status lower_training_like(const struct neap_graph *graph, const struct neap_session_options *options,
                                 neap_variant variant, const struct lowered *like, struct lowered **out);
 

@@ -16,7 +16,7 @@ enum chain_action {
 struct chain_operation {
   enum chain_action action;
   int32_t stage;
-  int32_t mode;   /* the values of the stage's inside that exist when it runs forward; 0: none */
+  int32_t mode;   /* which values inside the stage are held when it runs forward (stage.h); 0: none */
   int32_t choice; /* option of that mode; 0: keep all */
 };
 

@@ -33,7 +33,7 @@ struct stage_mode {
   uint64_t held_bytes;
   uint64_t forward_peak; /* of running forward and keeping nothing but the input and the held values */
   double forward_cost;   /* of that, for the output boundary alone */
-  int32_t bare;          /* the option whose `again` does that */
+  int32_t bare;          /* the option whose `again` keeps nothing else */
   VECTOR(struct stage_option) options; /* 0: keeps all that the backward part reads */
 };
 

@@ -1,4 +1,4 @@
-/* The least memory that any schedule needs, from each node alone. */
+/* A lower bound of the memory of all schedules, from each node alone. */
 #ifndef NEAP_STEP_LOWER_BOUND_H
 #define NEAP_STEP_LOWER_BOUND_H
 

@@ -81,7 +81,7 @@ enum {
   ROTOR_SETS_QUICK = 60,
   ROTOR_MOST_STAGES = 1024, /* before the work is looked at */
   ROTOR_MOST_SLOTS = 4000,  /* of the budget, in a short chain */
-  ROTOR_PEAK_SHARE = 128,   /* of the slots: a peak that is higher by this much seldom binds */
+  ROTOR_PEAK_SHARE = 128,   /* of the slots: slack of peaks, which seldom decides the plan */
   ROTOR_TRIALS = 8,         /* internal budgets to either side of the one that fits; more of small steps */
   ROTOR_TRIAL_NODES = 60000 /* nodes that those trials simulate */
 };
@@ -109,8 +109,8 @@ enum {
   LARGE_STEPS = 2,            /* from their live bytes to the goal in this many steps */
   LARGE_MANY_SHARE = 256,     /* of the capacity: the size that is placed first if there are many shapes */
   TIGHT_SEARCHED = 2000000,   /* some hundredths of a second */
-  TIGHT_WORK = 600000,        /* of ejection */
-  LATER_STAGES = 4            /* in which the others follow the first by ejection */
+  TIGHT_WORK = 600000,        /* neighbours that ejection looks at */
+  LATER_STAGES = 4            /* stages after the first, placed by ejection */
 };
 
 /* Work of ejection: some hundredths of a second, as a plan is laid out repeatedly; seconds if the least is
@@ -143,7 +143,7 @@ enum {
   CUT_OFTEN = 8,      /* rounds; beyond it shares are all there is */
   LEAST_ROUNDS = 3,   /* for the cheapest plan in the bytes of the least */
   SHRINK_TRIES = 4,   /* of the arena of the least schedule */
-  SHRINK_SHARE = 100, /* of the live bytes, that are not worth more */
+  SHRINK_SHARE = 100, /* of the live bytes: smaller gaps are not reduced */
   NARROW_PLANS = 24   /* one below the other, for a planner without its own way to the least */
 };
 static const double ROUND_DEAR = 0.03;   /* of the step, beyond the cost with all of the budget: expensive */

@@ -61,8 +61,8 @@ static neap_status check_kind(const char *model, enum task_kind kind, const char
       "them",
       model, name, has);
   RETURN_IF(source->kind == TASK_FEATURES && kind != TASK_FEATURES, NEAP_INVALID_ARGUMENT,
-            "model '%s' learns from %s, but %s has %s; models mlp-64 or mlp-64x64 learn from them", model,
-            learns, name, has);
+            "model '%s' learns from %s, but %s has %s; for %s use model mlp-64 or mlp-64x64", model, learns,
+            name, has, has);
   RETURN_IF(strcmp(learns, has) != 0, NEAP_INVALID_ARGUMENT,
             "model '%s' learns from %s, but %s has %s; %s has them", model, learns, name, has, other);
   RETURN_IF(kind == TASK_PIXELS && source->kind != TASK_PIXELS, NEAP_INVALID_ARGUMENT,

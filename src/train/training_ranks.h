@@ -22,7 +22,7 @@ neap_status training_prepare_parts(struct training *t);
 
 /* The result of a micro-batch; sums over them follow the order of micro-batches, as in one process. */
 struct part_result {
-  double loss, weight; /* its share of the step's loss; of its labels' classes */
+  double loss, weight; /* its share of the step's loss; the sum of its labels' class weights */
   double counted;      /* labels */
   int64_t correct, labels;
 };

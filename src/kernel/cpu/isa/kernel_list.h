@@ -219,12 +219,12 @@ KERNEL(void, local_response_norm_backward,
        (struct activation a, struct response r, const float *x, const float *dy, float *dx, void *workspace))
 KERNEL(size_t, response_workspace, (int64_t channels, struct response r, int threads))
 
-/* Winograd's convolution in its parts; tensors are of any type of storage, bias and addend of the result's.
- * Windows of 6 x 6 pixels of x at the points: v. */
+/* The steps of Winograd's convolution; tensors have any type of storage, bias and addend the result's.
+ * Transforms windows of 6 x 6 pixels of x to the interpolation points: v. */
 KERNEL(void, winograd_windows, (const struct winograd_tiles *t, const void *x, float *v))
-/* Kernels at the points: u. */
+/* Transforms kernels to the points: u. */
 KERNEL(void, winograd_weights, (const struct winograd_weights *w, const void *weights, float *u))
-/* Tiles of 4 x 4 pixels of a gradient dy at the points: v. */
+/* Transforms tiles of 4 x 4 pixels of a gradient dy to the points: v. */
 KERNEL(void, winograd_gradients, (const struct winograd_tiles *t, const void *dy, float *v))
 KERNEL(void, winograd_product, (const struct winograd_product *p, const float *a, const float *b, float *c))
 /* Products at the points to tiles of 4 x 4 pixels, plus bias and addend (each may be NULL); y may be in place

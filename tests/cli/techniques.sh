@@ -15,13 +15,13 @@ same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "planned and m
 expect 0 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16,f16 --planner evict --budget "$least" --json
 has combinations
 same "$(field combination)" bf16 "the combination that is planned"
-expect 3 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16 --budget 1MB
+expect 3 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16 --planner evict --budget 1MB
 expect 2 "${train[@]}" --allow micro,f8
 says f8
 expect 2 "${train[@]}" --allow micro --micro-batch 2
 expect 0 "${train[@]}" --steps 1 --allow bf16 --budget min --planner evict
 sed '/^memory, planned/q' out | grep -q '^techniques    bf16' || fail "the techniques are not named before the first step"
-expect 3 "${train[@]}" --steps 1 --allow micro,bf16 --budget 1KiB
+expect 3 "${train[@]}" --steps 1 --allow micro,bf16 --planner evict --budget 1KiB
 says "micro=1+bf16 needs the least memory"
 expect 2 "${train[@]}" --steps 1 --micro-batch 3
 says "micro-batches of 3"

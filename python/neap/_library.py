@@ -1,4 +1,4 @@
-"""libneap_plan by ctypes: its structures (include/neap.h), and its statuses as exceptions."""
+"""libneap_plan by ctypes: its structures (include/neap_plan.h), and its statuses as exceptions."""
 
 from __future__ import annotations
 

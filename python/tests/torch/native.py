@@ -1,4 +1,4 @@
-"""libneap by ctypes: graphs built by its operators, and sessions that run them (include/neap.h, sections 2 and 4)."""
+"""libneap by ctypes: graphs built by its operators, and sessions that run them (include/neap_graph.h, neap_operators.h, neap_session.h)."""
 
 from __future__ import annotations
 

@@ -405,11 +405,11 @@ static neap_status check_options(const struct language_model *m, const neap_mode
       "%s: cannot pack several sequences into a row: only training of models that predict the next token can",
       m->path);
   const int64_t window = t->window;
-  RETURN_IF(
-      o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
-      "%s: attention sees %lld tokens, and prompt and answer must not be longer together (got %lld); ask for "
-      "fewer tokens",
-      m->path, (long long)window, (long long)o->decode + 1);
+  RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
+            "%s: attention has a window of %lld tokens, and prompt and answer must not exceed it together "
+            "(got %lld); "
+            "ask for fewer tokens",
+            m->path, (long long)window, (long long)o->decode + 1);
   const int64_t length = o->decode > 0 ? o->decode : o->length;
   RETURN_IF(m->transformer.places > 0 && length > m->transformer.places, NEAP_INVALID_ARGUMENT,
             "%s: has positions for %lld tokens (got a length of %lld)", m->path,

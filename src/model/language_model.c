@@ -407,8 +407,7 @@ static neap_status check_options(const struct language_model *m, const neap_mode
   const int64_t window = t->window;
   RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
             "%s: attention has a window of %lld tokens, and prompt and answer must not exceed it together "
-            "(got %lld); "
-            "ask for fewer tokens",
+            "(got %lld); ask for fewer tokens",
             m->path, (long long)window, (long long)o->decode + 1);
   const int64_t length = o->decode > 0 ? o->decode : o->length;
   RETURN_IF(m->transformer.places > 0 && length > m->transformer.places, NEAP_INVALID_ARGUMENT,

@@ -27,7 +27,7 @@ int utf8_decode(const char *bytes, size_t length, uint32_t *code);
 
 /* Whether UTF-8 has a form for it; and its bytes, of which it gives how many. */
 bool utf8_is_code_point(uint64_t code);
-int utf8_encode(uint32_t code, char bytes[UTF8_MAX_BYTES]);
+int utf8_write(uint32_t code, char bytes[UTF8_MAX_BYTES]);
 
 /* NEAP_BAD_FORMAT: some byte is not UTF-8. The message names file, line and column of the first. */
 neap_status utf8_check(const struct text *text);

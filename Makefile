@@ -48,6 +48,11 @@ check-onednn3: packages ## build with oneDNN 3 from PyPI in build-onednn3 and ru
 	@cmake --build build-onednn3 -j $(JOBS) --target tests_of_kernels
 	@cd build-onednn3 && NEAP_QUICK=1 ctest -j $(JOBS) -L kernels --output-on-failure --no-tests=error
 
+check-aarch64: ## build the command for 64-bit ARM in build-aarch64 and run a choice of tests under qemu (docs/packages.md: what that needs)
+	@cmake -S . -B build-aarch64 -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build-aarch64 -j $(JOBS) --target neap portable_tests
+	@cd build-aarch64 && NEAP_QUICK=1 ctest -j $(JOBS) -L portable --output-on-failure --no-tests=error
+
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
@@ -69,9 +74,9 @@ lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would chan
 	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-onednn3 build-packages
+	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-aarch64
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-python check-torch check-onednn3 bench papers install packages-to-ship format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 bench papers install packages-to-ship format lint clean help

@@ -58,7 +58,7 @@ neap_status passage_append_part(struct passage_buffer *buffer, const struct pass
 
 neap_status passage_append_code(struct passage_buffer *buffer, uint32_t code, size_t end) {
   char bytes[UTF8_MAX_BYTES];
-  return passage_append(buffer, bytes, (size_t)utf8_encode(code, bytes), end);
+  return passage_append(buffer, bytes, (size_t)utf8_write(code, bytes), end);
 }
 
 void passage_clear(struct passage_buffer *buffer) { buffer->bytes.count = buffer->ends.count = 0; }

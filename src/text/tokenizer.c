@@ -284,7 +284,7 @@ static const char *spell(const struct tokenizer *tokenizer, int32_t id, char cha
   *length = 0;
   if ((size_t)id >= size_without_special(tokenizer)) return character;
   if (tokenizer->kind != TOKENIZER_CHARACTERS) return bpe_token(&tokenizer->bpe, id, length);
-  *length = (size_t)utf8_encode(tokenizer->characters.data[id], character);
+  *length = (size_t)utf8_write(tokenizer->characters.data[id], character);
   return character;
 }
 

@@ -26,7 +26,7 @@ int utf8_decode(const char *bytes, size_t length, uint32_t *code) {
   return size;
 }
 
-int utf8_encode(uint32_t code, char bytes[UTF8_MAX_BYTES]) {
+int utf8_write(uint32_t code, char bytes[UTF8_MAX_BYTES]) {
   const int size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
   if (size == 1) {
     bytes[0] = (char)code;

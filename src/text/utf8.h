@@ -27,7 +27,7 @@ int utf8_decode(const char *bytes, size_t length, uint32_t *code);
 
 /* Tests for a code point that UTF-8 can encode; and encodes it, returning the number of bytes. */
 bool utf8_is_code_point(uint64_t code);
-int utf8_encode(uint32_t code, char bytes[UTF8_MAX_BYTES]);
+int utf8_write(uint32_t code, char bytes[UTF8_MAX_BYTES]);
 
 /* Fails with NEAP_BAD_FORMAT if a byte is not UTF-8. The message names file, line and column of the first. */
 neap_status utf8_check(const struct text *text);

@@ -135,7 +135,7 @@ static const char four_lines[] =
     "{\"prompt\": \"a\", \"completion\": \"\\u00e9\"}\n";
 static const struct {
   const char *text, *parts[4];
-} four[] = {{ME("Hi") YOU("Yes") ME("So") YOU(""), {"Yes<|im_end|>", "assistant\n<|im_end|>" + 10, NULL}},
+} four[] = {{ME("Hi") YOU("Yes") ME("So") YOU(""), {"Yes<|im_end|>", &"assistant\n<|im_end|>"[10], NULL}},
             {ME("p") YOU("old") ME("q") YOU("new"), {"new<|im_end|>", NULL}},
             {"ab", {"ab", NULL}},
             {ME("a") YOU("\xC3\xA9"), {"\xC3\xA9<|im_end|>", NULL}}};

@@ -45,7 +45,7 @@ static void test_code_points(void **state) {
     char bytes[UTF8_MAX_BYTES];
     uint32_t again = UINT32_MAX;
     if (!utf8_is_code_point(code)) continue;
-    const int size = utf8_encode(code, bytes);
+    const int size = utf8_write(code, bytes);
     assert_int_equal(utf8_decode(bytes, (size_t)size, &again), size);
     assert_int_equal(again, code);
     for (int less = 1; less < size; less++) assert_int_equal(utf8_decode(bytes, (size_t)less, &again), 0);

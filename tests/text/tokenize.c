@@ -23,7 +23,7 @@ static json_t *spell(const struct tokenizer *tokenizer, const struct token_ids *
   size_t length;
   if (tokenizer_decode(tokenizer, ids->data, ids->count, &text, &length) != NEAP_OK) return json_null();
   char *latin = malloc(2 * length + UTF8_MAX_BYTES), *to = latin;
-  for (size_t i = 0; latin != NULL && i < length; i++) to += utf8_encode((unsigned char)text[i], to);
+  for (size_t i = 0; latin != NULL && i < length; i++) to += utf8_write((unsigned char)text[i], to);
   json_t *made = json_stringn(latin, (size_t)(to - latin));
   free(latin);
   free(text);

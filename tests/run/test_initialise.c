@@ -207,7 +207,7 @@ static void test_lost_model(void **state) {
   struct neap_session *s = make_session(graph, (neap_session_options){0});
   ASSERT_OK(neap_model_load("lenet", NULL, s)); /* ready-made: it begins as it was drawn */
   assert_int_equal(neap_model_load(in_folder("gone"), NULL, s), NEAP_IO_FAILED);
-  assert_non_null(strstr(neap_error_message(), "restore it"));
+  assert_non_null(strstr(neap_error_message(), "restore the folder"));
   neap_session_free(s);
   neap_graph_free(graph);
 }

@@ -65,12 +65,6 @@ install: all ## install library, headers, pkg-config file, command, its completi
 packages-to-ship: ## the Debian package for this release and the Python wheel, in build-packages, checked by lintian and twine (python3, venv; the network)
 	@scripts/packages-to-ship build-packages $(JOBS)
 
-static: ## a `neap` in build-static that needs no library, with oneDNN from Debian's source package (g++, dpkg-dev; the network)
-	@scripts/install-packages g++ dpkg-dev
-	@scripts/install-onednn-static build-static/onednn $(JOBS) $(CMAKE_FLAGS)
-	@cmake -S . -B build-static -DNEAP_STATIC=ON -DNEAP_TESTS=OFF -DCMAKE_PREFIX_PATH=$(CURDIR)/build-static/onednn $(CMAKE_FLAGS) >/dev/null
-	@cmake --build build-static -j $(JOBS) --target neap
-
 format: ## let clang-format lay out all sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
@@ -80,9 +74,9 @@ lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would chan
 	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-static build-aarch64
+	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-aarch64
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 bench papers install packages-to-ship static format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 bench papers install packages-to-ship format lint clean help

@@ -77,6 +77,6 @@ clean: ## remove what was built
 	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-aarch64
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
+	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
 .PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 bench papers install packages-to-ship format lint clean help

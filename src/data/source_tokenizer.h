@@ -7,7 +7,7 @@
 
 /* Makes source->tokenizer: "bytes" (also if `kind` is NULL), "characters", a number of byte-pair codes, or
  * one read from FILE.json. Codes are learned from texts[0], the training part; characters are those of both
- * texts [2]. NEAP_INVALID_ARGUMENT: `kind` is none of these; `file` is for the message. Other errors are
+ * texts [2]. NEAP_INVALID_ARGUMENT: `kind` is another word; `file` is for the message. Other errors are
  * those of tokenizer.h. */
 neap_status source_tokenizer_make(struct source *source, const char *file, const char *kind,
                                   const struct text *texts);

@@ -255,7 +255,7 @@ neap_status gradient_emit(struct gradient *gradient, enum op op, const struct no
 neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t share);
 
 /* Takes out the gradient so far of `target`, for a node that adds its share to it in the same pass. Returns
- * NO_TENSOR if there is none or it has another shape; gradient_add then does the rest. */
+ * NO_TENSOR if no gradient exists yet or it has another shape; gradient_add then does the rest. */
 int32_t gradient_take(struct gradient *gradient, int32_t target);
 
 #endif

@@ -16,6 +16,15 @@ neap_status collective_gather(const neap_collective *c, void *all, uint64_t each
   return status;
 }
 
+neap_status collective_broadcast(const neap_collective *c, int root, void *bytes, uint64_t count) {
+  uint64_t *counts = calloc((size_t)c->size, sizeof *counts);
+  RETURN_IF_NULL(counts);
+  counts[root] = count;
+  const neap_status status = c->allgather(c->self, bytes, counts);
+  free(counts);
+  return status;
+}
+
 neap_status collective_agree(const neap_collective *c, const char *what, const void *data, size_t bytes) {
   char(*digests)[DIGEST_BYTES] = calloc((size_t)c->size, sizeof *digests);
   struct sha256 hash;

@@ -9,6 +9,9 @@
  * is. */
 neap_status collective_gather(const neap_collective *c, void *all, uint64_t each);
 
+/* Gives every rank the `count` bytes that rank `root` has. */
+neap_status collective_broadcast(const neap_collective *c, int root, void *bytes, uint64_t count);
+
 /* Fails on all ranks with NEAP_INVALID_ARGUMENT where the `bytes` bytes of `data` (or their number) differ
  * between ranks: their SHA-256 are compared. The message names the first rank that differs from rank 0, and
  * `what` ("model") differs. */

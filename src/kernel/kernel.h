@@ -48,7 +48,8 @@ struct run_context {
   bool *overflowed;
   struct row_source rows;
   int64_t first_row;   /* for a kernel with some rows of its node: the first of them */
-  struct ranks *ranks; /* NULL: one process */
+  struct ranks *ranks; /* that share the nodes of this run; NULL: none */
+  bool awaited;        /* other processes wait for what this run makes: it is not stopped */
   struct share share;  /* that a kernel works on; its operands begin at the first element */
   int64_t batch;       /* records of the rank that these statistics belong to; 0: those of the graph */
 };

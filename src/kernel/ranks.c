@@ -213,8 +213,7 @@ neap_status ranks_open(const struct neap_collective *c, struct region *region, s
   return NEAP_OK;
 }
 
-/* Exchanges the pieces: those to send, then those to receive. */
-static neap_status exchange(struct ranks *ranks) {
+neap_status ranks_exchange(struct ranks *ranks) {
   const struct neap_collective *c = ranks->collective;
   const double begin = clock_seconds();
   for (int rank = 0; rank < c->size; rank++) {
@@ -314,7 +313,7 @@ static neap_status sum_chunk(const struct running *r, int64_t at, int64_t chunk)
   const uint64_t bytes = dtype_bytes(gradient->dtype, (uint64_t)mine.count);
   for (int rank = 0; rank < size; rank++)
     ranks->pieces[size + rank] = (neap_piece){ranks->from[rank], rank < active && rank != own ? bytes : 0};
-  TRY(exchange(ranks));
+  TRY(ranks_exchange(ranks));
   return mine.count > 0 ? fold(r, mine, ranks->from) : NEAP_OK;
 }
 

@@ -32,6 +32,9 @@ struct ranks {
 /* Opens the ranks of a collective; in the region. */
 neap_status ranks_open(const struct neap_collective *collective, struct region *region, struct ranks **ranks);
 
+/* Exchanges ranks->pieces: [size] to send, then [size] to receive. */
+neap_status ranks_exchange(struct ranks *ranks);
+
 /* Gives every rank all shares of `whole` elements of `size` bytes each; a rank's own share is in `all`. */
 neap_status ranks_gather(struct ranks *ranks, void *all, int64_t whole, uint64_t size);
 

@@ -37,6 +37,7 @@ struct pipeline_problem {
   const int32_t *shared_blocks;
   double bandwidth, latency; /* bytes a second; seconds of a transfer besides its bytes */
   uint64_t budget;           /* bytes of each rank; UINT64_MAX: any */
+  bool fixed; /* only schedules whose parts each stay on one rank and take micro-batches in their order */
 };
 
 /* A part is a run of blocks that a rank runs at once. Every micro-batch goes through all parts in their

@@ -69,9 +69,21 @@ neap_status pipeline_stages_balance(const struct pipeline_problem *problem, int3
   return NEAP_OK;
 }
 
+/* Returns true if each part stays on one rank, and takes micro-batches in their order. */
+static bool is_fixed(const struct pipeline_schedule *c) {
+  for (int32_t r = 0; r < c->ranks; r++)
+    for (int32_t i = c->task_start[r]; i < c->task_start[r + 1]; i++) {
+      int32_t earlier = 0; /* micro-batches of the same part on this rank */
+      for (int32_t k = c->task_start[r]; k < i; k++) earlier += c->tasks[k].part == c->tasks[i].part;
+      if (c->tasks[i].micro_batch != earlier) return false;
+    }
+  return true;
+}
+
 neap_status pipeline_offer(const struct pipeline_problem *problem, const struct pipeline_schedule *schedule,
                            struct pipeline_best *best) {
   struct region region = {0};
+  if (problem->fixed && !is_fixed(schedule)) return NEAP_OK;
   struct pipeline_result result;
   neap_status status = pipeline_simulate(problem, schedule, &region, &result);
   region_free(&region);

@@ -1,12 +1,12 @@
 /* Plans the pipelines of a step: neap_pipeline_make. */
+#include "plan/pipeline_plan.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/check.h"
 #include "pipeline/ways.h"
 #include "plan/pipeline_blocks.h"
-
-enum { MOST_BLOCKS = 96 };
 
 struct neap_pipeline {
   struct region region;
@@ -29,8 +29,15 @@ static const struct pipeline_way *way_of(const char *name) {
   return NULL;
 }
 
+neap_status pipeline_chain(const neap_step *step, struct chain *out) {
+  enum { MOST_BLOCKS = 96 };
+  return chain_create(step, MOST_BLOCKS, out);
+}
+
+const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *p) { return &p->best.schedule; }
+
 static neap_status make(const neap_step *step, const struct pipeline_way *way, struct neap_pipeline *p) {
-  TRY(chain_create(step, MOST_BLOCKS, &p->chain));
+  TRY(pipeline_chain(step, &p->chain));
   TRY(pipeline_blocks_find(&p->chain, &p->region, &p->problem));
   TRY(way->make(&p->problem, &p->best));
   RETURN_IF(!p->best.found, NEAP_UNSUPPORTED,
@@ -64,7 +71,8 @@ neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_option
                                          .micro_batches = options->micro_batches,
                                          .bandwidth = options->bandwidth,
                                          .latency = options->latency,
-                                         .budget = options->budget};
+                                         .budget = options->budget,
+                                         .fixed = options->fixed};
   const neap_status status = make(step, way, p);
   if (status == NEAP_OK)
     *out = p;

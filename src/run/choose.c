@@ -13,6 +13,7 @@
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 #include "run/measure.h"
+#include "run/pipeline_run.h"
 #include "run/prefetch.h"
 #include "run/settings.h"
 #include "run/speed.h"
@@ -25,6 +26,11 @@ const struct backend *backend_of(const struct neap_session_options *o) {
 }
 
 bool is_sparse(const struct neap_session_options *o) { return o->sparse_density != 0 && !o->predict; }
+
+/* Returns the number of processes that divide micro-batches and states; those of a pipeline do not. */
+static int dividing_ranks(const struct neap_session_options *o) {
+  return o->collective != NULL && !is_pipeline(o) ? o->collective->size : 0;
+}
 
 struct optimizer optimizer_of(const struct neap_session_options *given) {
   neap_train_options options = {.session = *given};
@@ -42,7 +48,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .groups = o->groups,
                             .group_count = o->group_count,
                             .micro_batches = o->micro_batches,
-                            .ranks = o->collective != NULL ? o->collective->size : 0,
+                            .ranks = dividing_ranks(o),
                             .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
                             .tentative = o->dynamic_loss_scale,
                             .averages = o->ema != 0,
@@ -60,7 +66,7 @@ struct lower_options lower_options_of(const struct neap_session_options *o) {
   const bool here = o->backend == NEAP_CPU && o->costs == NEAP_COSTS_ROOFLINE;
   return (struct lower_options){.convolution = o->convolution,
                                 .threads = o->threads,
-                                .ranks = o->collective != NULL ? o->collective->size : 0,
+                                .ranks = dividing_ranks(o),
                                 .roofline = here ? machine_roofline(o->threads) : usual_roofline};
 }
 
@@ -84,11 +90,15 @@ neap_status check_ranks(const struct neap_session_options *o) {
   TRY(check_share(o));
   RETURN_IF(ranks > 1 && o->predict, NEAP_INVALID_ARGUMENT,
             "session options: got %d processes for a session that only predicts; it must have one", ranks);
+  RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
+            "session options: several processes need the backend cpu");
+  TRY(check_pipeline(o));
+  RETURN_IF(is_pipeline(o) && o->micro_batches < 2, NEAP_INVALID_ARGUMENT,
+            "--pipeline: a step of one micro-batch keeps all ranks but one idle; give a smaller --micro-batch");
+  if (is_pipeline(o)) return NEAP_OK;
   RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches do not divide among %d processes; give a multiple of %d",
             o->micro_batches > 0 ? o->micro_batches : 1, ranks, ranks);
-  RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
-            "session options: several processes need the backend cpu");
   return NEAP_OK;
 }
 

@@ -214,16 +214,32 @@ static void measure(const struct lowered *lowered, const struct call *call, uint
   raise(measured, call->workspace, call->workspace_bytes);
 }
 
-static void *address(unsigned char *base, uint64_t place) { return place != NOWHERE ? base + place : NULL; }
+uint64_t program_place(const struct program *program, uint64_t place) {
+  const struct windows *w = program->windows;
+  if (w == NULL || place < w->begin || place >= w->end) return place;
+  int32_t low = 0, high = w->count;
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    if (w->first[middle] <= place)
+      low = middle;
+    else
+      high = middle;
+  }
+  return place + w->offset[low];
+}
+
+static void *address(const struct program *program, unsigned char *base, uint64_t place) {
+  return place != NOWHERE ? base + program_place(program, place) : NULL;
+}
 
 /* Calls a kernel; `base` is the address of the memory. */
 static neap_status call_kernel(const struct program *program, const struct call *call,
                                const struct run_context *context, unsigned char *base) {
   const struct node *node = kernel_node(call->kernel);
   void **inputs = program->operands, **outputs = inputs + node->input_count;
-  void *workspace = address(base, call->workspace);
-  for (int32_t i = 0; i < node->input_count; i++) inputs[i] = address(base, call->inputs[i]);
-  for (int32_t i = 0; i < node->output_count; i++) outputs[i] = address(base, call->outputs[i]);
+  void *workspace = address(program, base, call->workspace);
+  for (int32_t i = 0; i < node->input_count; i++) inputs[i] = address(program, base, call->inputs[i]);
+  for (int32_t i = 0; i < node->output_count; i++) outputs[i] = address(program, base, call->outputs[i]);
 #if NEAP_DEBUG
   for (int32_t i = 0; i < node->output_count; i++)
     UNPOISON(outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
@@ -279,7 +295,7 @@ static neap_status run_calls(const struct program *program, const struct run_con
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
     if (idle && !ranks_meet(call->kernel->graph, kernel_node(call->kernel))) continue;
-    RETURN_IF(context->ranks == NULL && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
+    RETURN_IF(!context->awaited && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
               "stopped on request");
     if (call->needs > 0 && !idle) TRY(transfer_wait(transfer, before + (uint64_t)call->needs));
     if (call->change > *changed) *changed = call->change;

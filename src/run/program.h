@@ -33,6 +33,15 @@ struct range {
   uint64_t begin, bytes;
 };
 
+/* Places of which each of several micro-batches has its own, one behind the other. A program is bound to the
+ * first; offsets lead to those of the micro-batch that runs. */
+struct windows {
+  uint64_t begin, end; /* all of them */
+  int32_t count;
+  const uint64_t *first; /* [count] places, rising from `begin` */
+  uint64_t *offset;      /* [count] */
+};
+
 struct program {
   const struct lowered *lowered;
   struct call *calls;
@@ -47,6 +56,7 @@ struct program {
   uint64_t labels;  /* i32, of the node that counts them; NOWHERE: they are not an input */
   int64_t label_count, classes, ignored;
   uint64_t *outputs; /* by output of the graph, in the format of its tensor; NOWHERE: not kept to the end */
+  const struct windows *windows; /* NULL: none */
 #if NEAP_DEBUG
   struct range *dead;
 #endif
@@ -56,6 +66,9 @@ struct program {
 static inline uint64_t tensor_bytes(const struct lowered *lowered, int32_t tensor) {
   return lowered->step->tensors[lowered->home[tensor]].bytes;
 }
+
+/* Returns where a place of the program is in the current run. */
+uint64_t program_place(const struct program *program, uint64_t place);
 
 /* Resolves the places of a plan. `resident[t]`: the place of resident step tensor t; `arena`: where it
  * begins. */

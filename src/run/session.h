@@ -102,6 +102,7 @@ struct neap_session {
   struct average *averages; /* run/averages.h */
   int32_t average_count;
   struct ranks *ranks;       /* that train together; NULL: this process alone */
+  struct pipeline *pipeline; /* run/pipeline_run.h; NULL: each rank runs the whole step */
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* the next one of the current step; 0: no step has begun */
   int32_t parts;             /* micro-batches of the step; 0: as many as the options say */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory_status.h"
+#include "collective/agree.h"
 #include "device/devices.h"
 #include "kernel/ranks.h"
 
@@ -64,6 +65,9 @@ uint64_t session_place(const struct neap_session *s, int32_t tensor) {
 /* ---- Variables as f32 ---- */
 
 static struct byte_share own_bytes(const struct neap_session *s, const struct lowered *l, int32_t tensor) {
+  if (l->graph->tensors.data[tensor].elsewhere)
+    return (struct byte_share){
+        0, 0, l->backend->format_bytes(&l->graph->tensors.data[tensor], l->formats[tensor])};
   return byte_share_of_rank(l->backend, &l->graph->tensors.data[tensor], l->formats[tensor],
                             s->ranks != NULL ? s->ranks->collective->rank : 0);
 }
@@ -86,6 +90,18 @@ static neap_status gather_shares(const struct neap_session *s, const struct lowe
   const neap_status status = ranks_gather(s->ranks, whole, (int64_t)(own.whole / unit), unit);
   s->ranks->traffic = of_steps; /* what is read belongs to no step */
   return status;
+}
+
+/* Gives every rank what the rank that has a variable for all has. */
+static neap_status give_all(const struct neap_session *s, const struct tensor *tensor, neap_status own,
+                            void *data, uint64_t bytes) {
+  const struct neap_collective *c = s->options.collective;
+  TRY(collective_share_status(c, own));
+  return collective_broadcast(c, tensor->lies_on - 1, data, bytes);
+}
+
+static bool is_owner(const struct neap_session *s, const struct tensor *tensor) {
+  return tensor->lies_on == 0 || tensor->lies_on - 1 == s->options.collective->rank;
 }
 
 static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
@@ -119,19 +135,25 @@ static bool is_shared(const struct lowered *l, int32_t tensor) {
 
 neap_status session_export(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                            uint64_t place, float *plain) {
+  const struct tensor *given = &l->graph->tensors.data[tensor];
   unsigned char *base;
   if (is_shared(l, tensor)) return export_shared(s, l, tensor, place, plain);
-  TRY(device_enter(&s->memory, &base));
-  const neap_status status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor],
-                                                         l->formats[tensor], base + place, plain);
-  device_leave(&s->memory);
-  return status;
+  neap_status status = NEAP_OK;
+  if (is_owner(s, given)) {
+    TRY(device_enter(&s->memory, &base));
+    status = l->backend->export_variable(l->state, given, l->formats[tensor], base + place, plain);
+    device_leave(&s->memory);
+  }
+  return given->lies_on > 0
+             ? give_all(s, given, status, plain, (uint64_t)given->elements * sizeof *plain)
+             : status;
 }
 
 neap_status session_import(struct neap_session *s, const struct lowered *l, int32_t tensor,
                            const float *plain, uint64_t place) {
   unsigned char *base;
   if (is_shared(l, tensor)) return import_shared(s, l, tensor, plain, place);
+  if (l->graph->tensors.data[tensor].elsewhere) return NEAP_OK;
   TRY(device_enter(&s->memory, &base));
   const neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
                                                          l->formats[tensor], plain, base + place);
@@ -144,8 +166,11 @@ neap_status session_import(struct neap_session *s, const struct lowered *l, int3
 neap_status session_read_bytes(const struct neap_session *s, int32_t tensor, void *bytes) {
   const struct byte_share own = own_bytes(s, s->main, tensor);
   const uint64_t place = session_place(s, tensor);
-  return is_shared(s->main, tensor) ? gather_shares(s, s->main, tensor, place, own, bytes)
-                                    : device_read(&s->memory, place, bytes, own.whole);
+  const struct tensor *given = &s->main->graph->tensors.data[tensor];
+  if (is_shared(s->main, tensor)) return gather_shares(s, s->main, tensor, place, own, bytes);
+  const neap_status status =
+      is_owner(s, given) ? device_read(&s->memory, place, bytes, own.whole) : NEAP_OK;
+  return given->lies_on > 0 ? give_all(s, given, status, bytes, own.whole) : status;
 }
 
 neap_status session_write_bytes(struct neap_session *s, int32_t tensor, uint64_t first, uint64_t count,

@@ -1,4 +1,5 @@
 /* Creates sessions and runs their programs. */
+#include "run/session_programs.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/give_up.h"
+#include "run/pipeline_run.h"
 #include "run/prefetch.h"
 #include "run/session_memory.h"
 #include "run/session_ranks.h"
@@ -18,9 +20,8 @@
 
 /* ---- Evaluation ---- */
 
-static neap_status lower_evaluation(const struct neap_graph *graph,
-                                    const struct neap_session_options *options,
-                                    const struct lowered *training, int64_t outputs, struct lowered **out) {
+neap_status lower_evaluation(const struct neap_graph *graph, const struct neap_session_options *options,
+                             const struct lowered *training, int64_t outputs, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
   struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL, *gathering = NULL;
   lowering.outputs = outputs;
@@ -136,7 +137,7 @@ static neap_status find_residents(struct neap_session *s, const struct neap_step
   return NEAP_OK;
 }
 
-static neap_status make_program(struct neap_session *s, struct session_program *p) {
+neap_status make_program(struct neap_session *s, struct session_program *p) {
   uint64_t *residents;
   if (p->lowered == NULL) return NEAP_OK;
   TRY(find_residents(s, p->lowered->step, &residents));
@@ -211,6 +212,8 @@ static neap_status make_shape(struct neap_session *s, const neap_graph *graph, s
 neap_status neap_session_add_graph(neap_session *s, const neap_graph *graph, int *index) {
   RETURN_IF(s == NULL || graph == NULL || index == NULL, NEAP_INVALID_ARGUMENT,
             "neap_session_add_graph: session, graph or index is NULL");
+  RETURN_IF(s->pipeline != NULL, NEAP_UNSUPPORTED,
+            "--pipeline: all micro-batches must have one size and one length; give --drop-last on, or --length");
   RETURN_IF(s->programs[PROGRAM_STEP].lowered == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
             "session of '%s': another graph must be for training, but this session only predicts",
             s->main->graph->name);
@@ -246,6 +249,7 @@ void neap_session_free(neap_session *s) {
   if (s == NULL) return;
   transfer_free(s->transfer);
   session_unmap_memory(s);
+  session_pipeline_free(s);
   if (s->shapes.count > 0) neap_session_select(s, 0);
   for (size_t i = 1; i < s->shapes.count; i++) {
     release_program(&s->shapes.data[i].step);
@@ -353,13 +357,19 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   s->ran = PROGRAM_COUNT;
   s->loss_scale = loss_scale_of(&s->options);
   const bool together = s->options.collective != NULL && s->options.collective->size > 1;
-  TRY(together ? plan_together(s, graph, reserve, smallest) : plan_main(s, graph, NULL, reserve, smallest));
+  if (is_pipeline(&s->options)) {
+    TRY(check_session_options(&s->options));
+    TRY(pipeline_plan(s, graph, reserve, smallest));
+    TRY(list_outputs(s, graph));
+  } else {
+    TRY(together ? plan_together(s, graph, reserve, smallest) : plan_main(s, graph, NULL, reserve, smallest));
+  }
   if (together) TRY(ranks_open(s->options.collective, &s->region, &s->ranks));
   *beyond = beyond_process(s);
   if (together) TRY(ranks_most(s->options.collective, beyond)); /* then all plan again */
   if (*beyond > 0) return NEAP_OVER_BUDGET;
   TRY(session_map_memory(s));
-  TRY(make_programs(s));
+  TRY(s->pipeline != NULL ? pipeline_bind(s) : make_programs(s));
   TRY(list_variables(s));
   TRY(averages_find(s));
   TRY(give_up_prepare(s));
@@ -418,7 +428,8 @@ static neap_status count_labels(const neap_session *s, const struct program *pro
   *counted = program->labels != NOWHERE ? 0 : -1;
   for (int64_t first = 0; first < program->label_count; first += PART) {
     const int64_t left = program->label_count - first, count = left < PART ? left : PART;
-    TRY(device_read(&s->memory, program->labels + (uint64_t)first * sizeof *labels, labels,
+    TRY(device_read(&s->memory,
+                    program_place(program, program->labels) + (uint64_t)first * sizeof *labels, labels,
                     (uint64_t)count * sizeof *labels));
     for (int64_t i = 0; i < count; i++)
       *counted += labels[i] >= 0 && labels[i] < program->classes && labels[i] != program->ignored;
@@ -440,8 +451,10 @@ static neap_status read_result(const neap_session *s, const struct program *prog
 
 static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
 
-/* Returns the number of processes that train together. */
-static int32_t ranks_of(const neap_session *s) { return s->ranks != NULL ? s->ranks->collective->size : 1; }
+/* Returns the number of processes that divide the micro-batches of a step. */
+static int32_t ranks_of(const neap_session *s) {
+  return s->ranks != NULL && s->pipeline == NULL ? s->ranks->collective->size : 1;
+}
 
 /* Returns how many have a micro-batch in this round; before and after the micro-batches all. */
 static int32_t active_ranks(const neap_session *s, enum program_kind kind) {
@@ -449,28 +462,25 @@ static int32_t active_ranks(const neap_session *s, enum program_kind kind) {
   return kind == PROGRAM_STEP && left < all ? left : all;
 }
 
-static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
-                       neap_step_result *result) {
-  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  const struct program *program = &s->programs[kind].program;
-  RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
-            "this session only predicts: its graph has no loss, or its options say so");
-  const int32_t rank = s->ranks != NULL && kind == PROGRAM_STEP ? s->ranks->collective->rank : 0;
+neap_status session_run(struct neap_session *s, const struct session_program *given, enum program_kind kind,
+                        struct run_numbers numbers, neap_step_result *result) {
+  const struct program *program = &given->program;
   const struct run_context context = {.seed = s->options.seed,
                                       .step = s->steps,
-                                      .learning_rate = learning_rate,
-                                      .micro_batch = s->micro_batch + rank,
-                                      .ranks = s->ranks,
+                                      .learning_rate = numbers.learning_rate,
+                                      .micro_batch = numbers.micro_batch,
+                                      .ranks = s->pipeline == NULL ? s->ranks : NULL,
+                                      .awaited = s->ranks != NULL,
                                       .micro_batches = s->options.micro_batches,
                                       .parts = parts_of(s),
-                                      .loss_share = share,
+                                      .loss_share = numbers.share,
                                       .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
                                       .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
                                       .overflowed = &s->overflowed,
                                       .rows = {transfer_read_rows, s->transfer}};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
-  if (s->ranks != NULL) s->ranks->active = active_ranks(s, kind);
+  if (context.ranks != NULL) s->ranks->active = active_ranks(s, kind);
   const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) give_up(s);
@@ -485,7 +495,17 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
     TRY(read_scalar(s, program->norm, graph->tensors.data[graph->norm].dtype, &squares));
     s->gradient_norm = sqrt(squares);
   }
-  return result != NULL ? read_result(s, program, result) : NEAP_OK;
+  return result != NULL && program->loss != NOWHERE ? read_result(s, program, result) : NEAP_OK;
+}
+
+static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
+                       neap_step_result *result) {
+  RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
+  RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
+            "this session only predicts: its graph has no loss, or its options say so");
+  const int32_t rank = ranks_of(s) > 1 && kind == PROGRAM_STEP ? s->ranks->collective->rank : 0;
+  return session_run(s, &s->programs[kind], kind,
+                     (struct run_numbers){s->micro_batch + rank, learning_rate, share}, result);
 }
 
 /* Ends a step: with its update, or without one if a gradient did not fit. The next step's loss scale depends
@@ -497,7 +517,9 @@ static neap_status end_step(neap_session *s, float learning_rate, float share, n
     TRY(ranks_any(s->ranks, s->overflowed, &s->overflowed));
   const bool skipped = s->overflowed;
   s->overflowed = false;
-  if (!skipped) TRY(run(s, PROGRAM_END, learning_rate, share, NULL));
+  if (!skipped)
+    TRY(s->pipeline != NULL ? pipeline_run_end(s, learning_rate)
+                            : run(s, PROGRAM_END, learning_rate, share, NULL));
   if (!s->options.dynamic_loss_scale) return NEAP_OK;
   if (result != NULL) result->skipped = skipped;
   s->good_steps = skipped ? 0 : s->good_steps + 1;
@@ -508,6 +530,20 @@ static neap_status end_step(neap_session *s, float learning_rate, float share, n
   return NEAP_OK;
 }
 
+/* Runs a micro-batch; the first of a step begins that. */
+static neap_status run_part(neap_session *s, float learning_rate, float share, neap_step_result *result) {
+  TRY(session_send_inputs(s));
+  if (s->programs[PROGRAM_BEGIN].lowered != NULL && s->micro_batch == 0)
+    TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
+  return run(s, PROGRAM_STEP, learning_rate, share, result);
+}
+
+/* Keeps a micro-batch of a pipeline, which runs all of them after the last. */
+static neap_status take_part(neap_session *s, float share, neap_step_result *result) {
+  if (result != NULL) *result = (neap_step_result){.gradient_norm = -1};
+  return pipeline_take(s, share);
+}
+
 neap_status neap_session_micro_step(neap_session *s, float learning_rate, float share,
                                     neap_step_result *result) {
   RETURN_IF(!(learning_rate >= 0) || isinf(learning_rate), NEAP_INVALID_ARGUMENT,
@@ -515,13 +551,12 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT,
             "the share of a loss must be from 0 to 1 (got %g)", (double)share);
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  const bool parts = s->programs[PROGRAM_BEGIN].lowered != NULL;
+  const bool parts = s->pipeline != NULL || s->programs[PROGRAM_BEGIN].lowered != NULL;
   if (s->micro_batch == 0) TRY(give_up_begin(s));
-  TRY(session_send_inputs(s));
-  if (parts && s->micro_batch == 0) TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
-  TRY(run(s, PROGRAM_STEP, learning_rate, share, result));
+  TRY(s->pipeline != NULL ? take_part(s, share, result) : run_part(s, learning_rate, share, result));
   s->micro_batch += parts ? ranks_of(s) : 0;
   if (parts && s->micro_batch < parts_of(s)) return NEAP_OK;
+  if (s->pipeline != NULL) TRY(pipeline_run_step(s, learning_rate, result));
   s->micro_batch = 0;
   s->gradient_norm = parts ? -1 : s->gradient_norm;
   if (parts) TRY(end_step(s, learning_rate, share, result));
@@ -541,7 +576,9 @@ static neap_status evaluate(neap_session *s, neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   TRY(session_send_inputs(s));
   TRY(averages_swap(s));
-  const neap_status status = run(s, PROGRAM_EVALUATE, 0, 1, result), swapped = averages_swap(s);
+  const neap_status status =
+                        s->pipeline != NULL ? pipeline_evaluate(s, result) : run(s, PROGRAM_EVALUATE, 0, 1, result),
+                    swapped = averages_swap(s);
   return status != NEAP_OK ? status : swapped;
 }
 
@@ -566,6 +603,8 @@ neap_status neap_session_output(const neap_session *s, const char *name, neap_va
   RETURN_IF(s == NULL || name == NULL, NEAP_INVALID_ARGUMENT, "neap_session_output: session or name is NULL");
   const bool predicts = s->programs[PROGRAM_PREDICT].lowered != NULL;
   const struct session_program *p = &s->programs[predicts ? PROGRAM_PREDICT : PROGRAM_EVALUATE];
+  RETURN_IF(s->pipeline != NULL, NEAP_UNSUPPORTED,
+            "output '%s': the ranks of a pipeline give the loss alone; predict with one process", name);
   const struct neap_graph *graph = p->lowered->graph;
   int32_t known = 0;
   while (known < s->output_count && strcmp(s->outputs[known].name, name) != 0) known++;

@@ -35,26 +35,16 @@ static void pack(const struct neap_plan *plan, const struct plan_header *to) {
   memcpy((void *)to->plan.planner, plan->planner, to->planner);
 }
 
-/* Gives every rank `count` bytes of rank 0. */
-static neap_status give_round(const struct neap_collective *c, void *bytes, uint64_t count) {
-  uint64_t *counts = calloc((size_t)c->size, sizeof *counts);
-  RETURN_IF_NULL(counts);
-  counts[0] = count;
-  const neap_status status = c->allgather(c->self, bytes, counts);
-  free(counts);
-  return status;
-}
-
 neap_status ranks_hand_plan(const struct neap_collective *c, const struct neap_plan *own,
                             struct neap_plan **plan) {
   struct plan_header header = c->rank == 0 ? header_of(own) : (struct plan_header){0};
-  TRY(give_round(c, &header, sizeof header));
+  TRY(collective_broadcast(c, 0, &header, sizeof header));
   char *bytes = malloc(bytes_of(&header) + 1);
   TRY(collective_share_status(c, bytes != NULL ? NEAP_OK
                                                : neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a plan")));
   point_into(&header, bytes);
   if (c->rank == 0) pack(own, &header);
-  neap_status status = give_round(c, bytes, bytes_of(&header));
+  neap_status status = collective_broadcast(c, 0, bytes, bytes_of(&header));
   if (status == NEAP_OK) status = plan_create(&header.plan, plan);
   free(bytes);
   return status;

@@ -1,0 +1,15 @@
+/* What a run of a pipeline needs besides the public functions. */
+#ifndef NEAP_PLAN_PIPELINE_PLAN_H
+#define NEAP_PLAN_PIPELINE_PLAN_H
+
+#include "pipeline/pipeline.h"
+#include "search/chain.h"
+
+/* Finds the blocks of a step: stage_of tells that of each node. It depends on the step's structure alone, not
+ * on its costs. Free it with chain_free. */
+neap_status pipeline_chain(const neap_step *step, struct chain *out);
+
+/* Returns the schedule of a pipeline; borrowed. */
+const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *pipeline);
+
+#endif

@@ -1,0 +1,685 @@
+#include "run/pipeline_run.h"
+
+#include <string.h>
+
+#include "base/memory_status.h"
+#include "collective/agree.h"
+#include "kernel/lower_part.h"
+#include "kernel/lower_step.h"
+#include "plan/planners.h"
+#include "run/choose.h"
+#include "run/pipeline_pieces.h"
+#include "run/session_memory.h"
+#include "run/session_programs.h"
+
+/* A value that this rank makes or reads. */
+struct own_value {
+  int32_t value;  /* of pieces.values */
+  int32_t copies; /* micro-batches that have one at the same time */
+  int32_t *slot;  /* by micro-batch: which of the copies is its own */
+  uint64_t bytes; /* of one copy */
+  uint64_t place; /* of the first */
+};
+
+struct pipeline {
+  struct region region;
+  struct lowered *whole[PROGRAM_COUNT]; /* what the pieces are cut from */
+  struct chain chain;
+  struct pipeline_schedule schedule;
+  struct pieces pieces;
+  struct tick *ticks;
+  int32_t tick_count;
+  struct own_value *own;
+  int32_t own_count;
+  int32_t *own_of; /* by value; -1: it is not on this rank */
+  struct part_variable *variables[PROGRAM_COUNT];
+  struct session_program *programs; /* by piece; those of other ranks are empty */
+  struct windows windows;
+  float *shares;             /* by micro-batch */
+  neap_step_result *results; /* by micro-batch */
+  int32_t loss_rank;
+};
+
+bool is_pipeline(const struct neap_session_options *o) { return o->pipeline > 1; }
+
+neap_status check_pipeline(const struct neap_session_options *o) {
+  const int ranks = o->collective != NULL ? o->collective->size : 1;
+  if (!is_pipeline(o)) return NEAP_OK;
+  RETURN_IF(ranks != o->pipeline, NEAP_UNSUPPORTED,
+            "--pipeline %d: it needs as many processes (got %d); give --processes %d", o->pipeline, ranks,
+            o->pipeline);
+  RETURN_IF(o->budget_fraction > 0, NEAP_UNSUPPORTED,
+            "--pipeline: a budget in percent has no meaning, as each rank keeps other values; give bytes, max "
+            "or min");
+  RETURN_IF(o->shard == NEAP_SHARD_ALL, NEAP_UNSUPPORTED,
+            "--pipeline: its ranks have whole weights; leave out --shard all");
+  RETURN_IF(o->sparse_density != 0 || o->ema != 0, NEAP_UNSUPPORTED,
+            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
+            o->ema != 0 ? "an average of the weights (--ema)" : "a sparse model (--sparse)");
+  RETURN_IF(o->base_on_disk == NEAP_DISK_ALWAYS || o->plan_file != NULL, NEAP_UNSUPPORTED,
+            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
+            o->plan_file != NULL ? "a plan file (--plan)" : "--base-on-disk always");
+  return NEAP_OK;
+}
+
+static int own_rank(const struct neap_session *s) { return s->options.collective->rank; }
+
+/* ---- The whole programs ---- */
+
+static neap_status lower_whole(struct neap_session *s, const struct neap_graph *graph) {
+  struct pipeline *p = s->pipeline;
+  const struct optimizer optimizer = optimizer_of(&s->options);
+  const struct lower_options lowering = lower_options_of(&s->options);
+  struct neap_graph *begin = NULL, *end = NULL;
+  TRY(lower_training(graph, &s->options, &p->whole[PROGRAM_STEP]));
+  const struct lowered *step = p->whole[PROGRAM_STEP];
+  neap_status status = graph_begin_step(step->graph, &optimizer, &begin);
+  if (status == NEAP_OK) status = graph_end_step(step->graph, &optimizer, &end);
+  if (status == NEAP_OK)
+    status = lower(begin, step->backend, &lowering, step, &p->whole[PROGRAM_BEGIN]);
+  if (status == NEAP_OK) status = lower(end, step->backend, &lowering, step, &p->whole[PROGRAM_END]);
+  neap_graph_free(begin);
+  neap_graph_free(end);
+  if (status == NEAP_OK)
+    status = lower_evaluation(graph, &s->options, step, 0, &p->whole[PROGRAM_EVALUATE]);
+  return status;
+}
+
+/* ---- The schedule ---- */
+
+/* Makes the schedule of least bytes, or the fastest within a budget. */
+static neap_status choose_schedule(const struct neap_session *s, uint64_t budget,
+                                   struct pipeline_schedule *out) {
+  const struct lower_options lowering = lower_options_of(&s->options);
+  neap_pipeline *made;
+  const neap_pipeline_options options = {
+      .ranks = s->options.pipeline,
+      .micro_batches = s->options.micro_batches,
+      .bandwidth = lowering.roofline.exchange > 0 ? lowering.roofline.exchange : usual_roofline.exchange,
+      .budget = budget == NEAP_BUDGET_MIN ? 1 : budget,
+      .fixed = true};
+  TRY(neap_pipeline_make(s->pipeline->whole[PROGRAM_STEP]->step, &options, &made));
+  const neap_status status = pipeline_schedule_copy(pipeline_schedule_of(made), out);
+  neap_pipeline_free(made);
+  return status;
+}
+
+/* Gives every rank the schedule of rank 0. */
+static neap_status hand_schedule(const struct neap_collective *c, struct pipeline_schedule *schedule) {
+  struct pipeline_schedule own = *schedule;
+  const size_t ranks = (size_t)c->size;
+  TRY(collective_broadcast(c, 0, &own.part_count, sizeof own.part_count));
+  TRY(collective_broadcast(c, 0, &own.micro_batches, sizeof own.micro_batches));
+  if (c->rank > 0) {
+    const struct pipeline_problem size = {.ranks = c->size, .micro_batches = own.micro_batches};
+    TRY(pipeline_schedule_create(&size, own.part_count, schedule));
+  }
+  TRY(collective_broadcast(c, 0, schedule->parts, (uint64_t)own.part_count * sizeof *schedule->parts));
+  TRY(collective_broadcast(c, 0, schedule->task_start, (ranks + 1) * sizeof *schedule->task_start));
+  return collective_broadcast(
+      c, 0, schedule->tasks,
+      (uint64_t)own.part_count * (uint64_t)own.micro_batches * sizeof *schedule->tasks);
+}
+
+static neap_status schedule_together(struct neap_session *s, uint64_t budget) {
+  struct pipeline *p = s->pipeline;
+  const struct neap_collective *c = s->options.collective;
+  pipeline_schedule_free(&p->schedule);
+  const neap_status status = c->rank == 0 ? choose_schedule(s, budget, &p->schedule) : NEAP_OK;
+  TRY(collective_share_status(c, status));
+  return hand_schedule(c, &p->schedule);
+}
+
+/* ---- Copies of values ---- */
+
+/* Half ticks: 2 t while the tasks of tick t run, 2 t + 1 while values are sent behind them. */
+struct life {
+  int32_t birth, death;
+};
+
+/* Returns when a value is on this rank for a micro-batch; death < birth: never. */
+static struct life life_of(const struct neap_session *s, const struct piece_value *value, int32_t micro) {
+  const struct pipeline *p = s->pipeline;
+  const int own = own_rank(s);
+  struct life life = {value->maker < 0 ? -1 : INT32_MAX, -2};
+  bool sent = false;
+  for (int32_t t = 0; t < p->tick_count; t++)
+    for (int32_t r = 0; r < p->schedule.ranks; r++) {
+      const struct pipeline_task task = p->ticks[t].tasks[r];
+      if (task.part < 0 || task.micro_batch != micro) continue;
+      if (task.part == value->maker) life.birth = r == own ? 2 * t : 2 * t + 1;
+      sent = sent || (value->readers[task.part] && r != own);
+      if (value->readers[task.part] && r == own) life.death = 2 * t;
+    }
+  const bool makes = value->maker >= 0 && p->pieces.pieces[value->maker].rank == own;
+  if (makes && sent && life.death < life.birth + 1) life.death = life.birth + 1;
+  return life;
+}
+
+/* Gives each micro-batch one of as few copies as are live at the same time. */
+static neap_status set_slots(struct neap_session *s, struct own_value *own) {
+  struct pipeline *p = s->pipeline;
+  const int32_t micro_batches = p->schedule.micro_batches;
+  const struct piece_value *value = &p->pieces.values[own->value];
+  int32_t *until = region_alloc(&p->region, (size_t)micro_batches, sizeof *until);
+  own->slot = region_alloc(&p->region, (size_t)micro_batches, sizeof *own->slot);
+  own->copies = 1;
+  RETURN_IF(!until || !own->slot, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+  if (value->program != PROGRAM_STEP) return NEAP_OK;
+  for (int32_t i = 0; i < micro_batches; i++) until[i] = -3;
+  for (int32_t m = 0; m < micro_batches; m++) {
+    const struct life life = life_of(s, value, m);
+    int32_t slot = 0;
+    while (until[slot] >= life.birth) slot++; /* births rise with micro-batches */
+    until[slot] = life.death > life.birth ? life.death : life.birth;
+    own->slot[m] = slot;
+    if (slot >= own->copies) own->copies = slot + 1;
+  }
+  return NEAP_OK;
+}
+
+static bool is_on_rank(const struct pieces *pieces, const struct piece_value *value, int rank) {
+  bool on = value->maker >= 0 && pieces->pieces[value->maker].rank == rank;
+  for (int32_t i = 0; i < pieces->count; i++) on = on || (value->readers[i] && pieces->pieces[i].rank == rank);
+  return on;
+}
+
+static uint64_t bytes_of_value(const struct pipeline *p, const struct piece_value *value) {
+  const struct lowered *whole = p->whole[value->program];
+  return memory_round_up(whole->backend->format_bytes(&whole->graph->tensors.data[value->tensor],
+                                                      whole->formats[value->tensor]));
+}
+
+static neap_status list_own_values(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  const size_t count = (size_t)p->pieces.value_count;
+  p->own = region_alloc(&p->region, count + 1, sizeof *p->own);
+  p->own_of = region_alloc(&p->region, count + 1, sizeof *p->own_of);
+  RETURN_IF(!p->own || !p->own_of, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+  p->own_count = 0;
+  for (int32_t i = 0; i < p->pieces.value_count; i++) {
+    p->own_of[i] = -1;
+    if (!is_on_rank(&p->pieces, &p->pieces.values[i], own_rank(s))) continue;
+    struct own_value *own = &p->own[p->own_count];
+    *own = (struct own_value){.value = i, .bytes = bytes_of_value(p, &p->pieces.values[i])};
+    TRY(set_slots(s, own));
+    p->own_of[i] = p->own_count++;
+  }
+  return NEAP_OK;
+}
+
+/* ---- Cutting ---- */
+
+/* Notes where the variables of a program are. */
+static neap_status find_variables(struct neap_session *s, enum program_kind kind) {
+  struct pipeline *p = s->pipeline;
+  const struct neap_graph *graph = p->whole[kind]->graph;
+  struct part_variable *list = region_alloc(&p->region, graph->tensors.count + 1, sizeof *list);
+  RETURN_IF_NULL(list);
+  p->variables[kind] = list;
+  for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
+    const int32_t of = pipeline_variable(&p->pieces, kind, t);
+    list[t] = of < 0 ? (struct part_variable){-1, false}
+                     : (struct part_variable){p->pieces.owner[of],
+                                              (p->pieces.present[of] >> own_rank(s) & 1) == 0};
+  }
+  return NEAP_OK;
+}
+
+/* Cuts a piece; -1: the residents of the step alone. */
+static neap_status cut_piece(struct neap_session *s, enum program_kind kind, int32_t piece,
+                             struct lowered **out) {
+  struct pipeline *p = s->pipeline;
+  struct region region = {0};
+  struct part_value *values = region_alloc(&region, (size_t)p->own_count + 1, sizeof *values);
+  RETURN_IF_NULL(values);
+  for (int32_t i = 0; i < p->own_count; i++) {
+    const struct piece_value *value = &p->pieces.values[p->own[i].value];
+    const struct lowered *whole = p->whole[value->program];
+    values[i] = (struct part_value){
+        .name = region_format(&region, "pipeline.%d", i),
+        .tensor = whole->graph->tensors.data[value->tensor],
+        .format = whole->formats[value->tensor],
+        .copies = p->own[i].copies,
+        .id = piece >= 0 && value->program == kind ? value->tensor : -1,
+        .stored = piece >= 0 && value->maker == piece};
+    if (values[i].name == NULL) {
+      region_free(&region);
+      return neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+    }
+  }
+  const struct part_request request = {.nodes = piece >= 0 ? p->pieces.pieces[piece].nodes : NULL,
+                                       .values = values,
+                                       .value_count = p->own_count,
+                                       .variables = p->variables[kind]};
+  const neap_status status = lowered_part(p->whole[kind], &request, out);
+  region_free(&region);
+  return status;
+}
+
+static bool is_own(const struct neap_session *s, int32_t piece) {
+  return s->pipeline->pieces.pieces[piece].rank == own_rank(s);
+}
+
+static enum program_kind kind_of_piece(const struct pipeline *p, int32_t piece) {
+  for (int kind = 0; kind < PROGRAM_COUNT; kind++)
+    if (piece >= p->pieces.begin[kind] && piece < p->pieces.end[kind]) return (enum program_kind)kind;
+  return PROGRAM_STEP;
+}
+
+static void forget_pieces(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  for (int32_t i = 0; p->programs != NULL && i < p->pieces.count; i++) {
+    neap_plan_free(p->programs[i].plan);
+    lowered_free(p->programs[i].lowered);
+  }
+  p->programs = NULL;
+  lowered_free(s->main);
+  s->main = NULL;
+  s->plan = NULL;
+  pipeline_pieces_free(&p->pieces);
+}
+
+static neap_status cut_all(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  TRY(pipeline_pieces_make((const struct lowered *const *)p->whole, &p->chain, &p->schedule, &p->pieces));
+  TRY(ticks_make(&p->schedule, &p->region, &p->ticks, &p->tick_count));
+  TRY(list_own_values(s));
+  for (int kind = 0; kind < PROGRAM_COUNT; kind++)
+    if (p->whole[kind] != NULL) TRY(find_variables(s, (enum program_kind)kind));
+  p->programs = region_alloc(&p->region, (size_t)p->pieces.count, sizeof *p->programs);
+  RETURN_IF_NULL(p->programs);
+  TRY(cut_piece(s, PROGRAM_STEP, -1, &s->main));
+  for (int32_t i = 0; i < p->pieces.count; i++)
+    if (is_own(s, i)) TRY(cut_piece(s, kind_of_piece(p, i), i, &p->programs[i].lowered));
+  return NEAP_OK;
+}
+
+/* ---- Planning ---- */
+
+/* Plans a piece within bytes for its arena; NEAP_BUDGET_MAX or NEAP_BUDGET_MIN: as it is. Raises `*least` to
+ * what its arena needs at least if that is more. */
+static neap_status plan_piece(const struct neap_session *s, struct session_program *program, uint64_t arena,
+                              uint64_t *least) {
+  const neap_session_options *o = &s->options;
+  const neap_plan_options how = {.planner = o->planner,
+                                 .quick = o->plan_quick,
+                                 .seconds = o->plan_seconds,
+                                 .progress = o->plan_progress,
+                                 .context = o->plan_context,
+                                 .stop = o->plan_stop};
+  const struct neap_step *step = program->lowered->step;
+  const bool open = arena == NEAP_BUDGET_MAX || arena == NEAP_BUDGET_MIN;
+  uint64_t smallest = 0;
+  struct neap_plan *plan = NULL;
+  const neap_status status =
+      neap_plan_make_with(step, open ? arena : step->resident_bytes + arena, &how, &smallest, &plan);
+  if (status == NEAP_OVER_BUDGET && program->plan != NULL && program->plan->arena_bytes <= arena)
+    return NEAP_OK; /* the search for the least found more */
+  if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+  neap_plan_free(program->plan);
+  program->plan = plan;
+  const uint64_t needs = plan != NULL    ? plan->arena_bytes
+                         : smallest > 0 ? smallest - step->resident_bytes
+                                        : 0;
+  if (needs > *least) *least = needs;
+  if (status != NEAP_OK) return status;
+  struct neap_check_result result;
+  return neap_plan_check(step, plan, &result);
+}
+
+/* Plans the pieces of some programs; all are tried, so that `*least` holds for all. */
+static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t arena, uint64_t *least) {
+  struct pipeline *p = s->pipeline;
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; i < p->pieces.count; i++) {
+    if (!is_own(s, i) || (kind_of_piece(p, i) == PROGRAM_STEP) != of_step) continue;
+    const neap_status made = plan_piece(s, &p->programs[i], arena, least);
+    if (made != NEAP_OK && made != NEAP_OVER_BUDGET) return made;
+    if (made != NEAP_OK) status = made;
+  }
+  return status;
+}
+
+/* Sets the session's plan, the one with the largest arena of the step's, and what keeping everything takes. */
+static neap_status set_plan(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  uint64_t most = 0;
+  for (int32_t i = 0; i < p->pieces.end[PROGRAM_STEP]; i++) {
+    const struct session_program *program = &p->programs[i];
+    uint64_t kept;
+    if (program->plan == NULL) continue;
+    TRY(neap_step_keep_all_bytes(program->lowered->step, &kept));
+    if (kept - program->lowered->step->resident_bytes > most)
+      most = kept - program->lowered->step->resident_bytes;
+    if (s->plan == NULL || program->plan->arena_bytes > s->plan->arena_bytes) s->plan = program->plan;
+  }
+  RETURN_IF(s->plan == NULL, NEAP_UNSUPPORTED, "pipeline: rank %d has nothing to run; give fewer stages",
+            own_rank(s));
+  s->keep_all = s->main->step->resident_bytes + most;
+  return NEAP_OK;
+}
+
+/* Plans all pieces within `budget`, which the session's residents are part of. `*need`: the bytes that it
+ * takes at least, as far as is known. */
+static neap_status plan_within(struct neap_session *s, uint64_t budget, uint64_t *need) {
+  const uint64_t resident = s->main->step->resident_bytes;
+  uint64_t arena = budget, least = 0;
+  *need = resident;
+  if (budget != NEAP_BUDGET_MAX && budget != NEAP_BUDGET_MIN) {
+    RETURN_IF(budget <= resident, NEAP_OVER_BUDGET, "%llu bytes are always there",
+              (unsigned long long)resident);
+    arena = budget - resident;
+  }
+  neap_status status = plan_pieces(s, true, arena, &least);
+  if (status == NEAP_OK && budget == NEAP_BUDGET_MIN) {
+    uint64_t others = 0;
+    status = plan_pieces(s, false, NEAP_BUDGET_MIN, &others);
+    arena = least > others ? least : others;
+    if (status == NEAP_OK) status = plan_pieces(s, true, arena, &least);
+  }
+  if (status == NEAP_OK) status = set_plan(s);
+  if (status == NEAP_OK) status = plan_pieces(s, false, arena, &least);
+  *need = resident + least;
+  return status;
+}
+
+/* Returns the budget of the session; for one of the process, without what that takes besides. */
+static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
+  const neap_session_options *o = &s->options;
+  if (o->process_budget == 0) return o->budget;
+  memory_status_trim();
+  const uint64_t rest = memory_status_read().resident_bytes + reserve;
+  return o->process_budget > rest ? o->process_budget - rest : 1;
+}
+
+/* Divides the step by a schedule and plans; fails alike on all ranks. */
+static neap_status attempt(struct neap_session *s, uint64_t schedule, uint64_t budget, uint64_t *need) {
+  forget_pieces(s);
+  TRY(schedule_together(s, schedule));
+  neap_status status = cut_all(s);
+  *need = 0;
+  if (status == NEAP_OK) status = plan_within(s, budget, need);
+  return collective_share_status(s->options.collective, status);
+}
+
+/* Gives the arena that all pieces fit in: of plans that are within the budget the largest. */
+static void take_largest(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  for (int32_t i = 0; i < p->pieces.count; i++)
+    if (p->programs[i].plan != NULL && p->programs[i].plan->arena_bytes > s->plan->arena_bytes)
+      s->plan->arena_bytes = p->programs[i].plan->arena_bytes;
+}
+
+neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
+                          uint64_t *smallest) {
+  const struct neap_collective *c = s->options.collective;
+  uint64_t need = 0;
+  s->pipeline = calloc(1, sizeof *s->pipeline);
+  RETURN_IF_NULL(s->pipeline);
+  struct pipeline *p = s->pipeline;
+  s->options.base_on_disk = NEAP_DISK_NEVER;
+  s->variant = s->options.variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : s->options.variant;
+  neap_status status = lower_whole(s, graph);
+  if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
+  TRY(collective_share_status(c, status));
+  s->budget = budget_of(s, reserve);
+  status = attempt(s, s->budget, s->budget, &need);
+  if (status == NEAP_OVER_BUDGET) status = attempt(s, NEAP_BUDGET_MIN, s->budget, &need);
+  if (status == NEAP_OVER_BUDGET && smallest != NULL)
+    *smallest = need + (s->options.process_budget > s->budget ? s->options.process_budget - s->budget : 0);
+  TRY(status);
+  take_largest(s);
+  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = plan_bytes(s->plan);
+  const size_t micro_batches = (size_t)p->schedule.micro_batches;
+  p->shares = region_alloc(&p->region, micro_batches, sizeof *p->shares);
+  p->results = region_alloc(&p->region, micro_batches, sizeof *p->results);
+  RETURN_IF(!p->shares || !p->results, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+  return NEAP_OK;
+}
+
+/* ---- Places ---- */
+
+neap_status pipeline_bind(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  const int32_t first = (int32_t)s->main->graph->tensors.count - p->own_count;
+  uint64_t *places = region_alloc(&p->region, (size_t)p->own_count + 1, sizeof *places);
+  p->windows.offset = region_alloc(&p->region, (size_t)p->own_count + 1, sizeof *places);
+  RETURN_IF(!places || !p->windows.offset, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+  for (int32_t i = 0; i < p->own_count; i++)
+    places[i] = p->own[i].place = session_place(s, first + i);
+  p->windows.first = places;
+  p->windows.count = p->own_count;
+  p->windows.begin = p->own_count > 0 ? places[0] : 0;
+  p->windows.end = s->plan->resident_bytes;
+  for (int32_t i = 0; i < p->pieces.count; i++) {
+    TRY(make_program(s, &p->programs[i]));
+    if (i < p->pieces.end[PROGRAM_STEP] && p->own_count > 0) p->programs[i].program.windows = &p->windows;
+  }
+  const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
+  for (int32_t i = p->pieces.end[PROGRAM_STEP]; i-- > 0;)
+    if (p->pieces.pieces[i].nodes[graph->tensors.data[graph->loss].producer])
+      p->loss_rank = p->pieces.pieces[i].rank;
+  return NEAP_OK;
+}
+
+void session_pipeline_free(struct neap_session *s) {
+  struct pipeline *p = s->pipeline;
+  if (p == NULL) return;
+  forget_pieces(s);
+  pipeline_schedule_free(&p->schedule);
+  chain_free(&p->chain);
+  for (int kind = PROGRAM_COUNT; kind-- > 0;) lowered_free(p->whole[kind]);
+  region_free(&p->region);
+  free(p);
+  s->pipeline = NULL;
+}
+
+/* ---- Sending ---- */
+
+/* What a rank sends to another: neighbouring values in one piece. */
+struct message {
+  int32_t from, to;
+  int32_t first, last; /* values */
+};
+
+static bool is_reader(const struct pieces *pieces, const struct piece_value *value, int32_t rank) {
+  for (int32_t i = 0; i < pieces->count; i++)
+    if (value->readers[i] && pieces->pieces[i].rank == rank) return true;
+  return false;
+}
+
+/* Returns the place of a value for a micro-batch; on a rank that has it. */
+static uint64_t place_of_value(const struct pipeline *p, int32_t value, int32_t micro_batch) {
+  const struct own_value *own = &p->own[p->own_of[value]];
+  return own->place + (uint64_t)own->slot[micro_batch] * own->bytes;
+}
+
+/* Sends up to one message of each pair of ranks, and takes those from the list. Returns NEAP_OK with
+ * `*count` 0 when the list is empty. */
+static neap_status send_round(struct neap_session *s, struct message *list, int32_t *count,
+                              const int32_t *micro_batches) {
+  const struct pipeline *p = s->pipeline;
+  struct ranks *ranks = s->ranks;
+  const int32_t size = p->schedule.ranks, own = own_rank(s);
+  unsigned char *base;
+  int32_t left = 0;
+  memset(ranks->pieces, 0, 2 * (size_t)size * sizeof *ranks->pieces);
+  uint64_t taken[64] = {0}; /* by sender: the receivers that have a message in this round */
+  TRY(device_enter(&s->memory, &base));
+  for (int32_t i = 0; i < *count; i++) {
+    const struct message m = list[i];
+    if ((taken[m.from] >> m.to & 1) != 0) {
+      list[left++] = m;
+      continue;
+    }
+    taken[m.from] |= (uint64_t)1 << m.to;
+    if (m.from != own && m.to != own) continue;
+    uint64_t bytes = 0;
+    for (int32_t v = m.first; v <= m.last; v++) bytes += bytes_of_value(p, &p->pieces.values[v]);
+    neap_piece *piece = &ranks->pieces[m.from == own ? m.to : size + m.from];
+    *piece = (neap_piece){base + place_of_value(p, m.first, micro_batches[m.from]), bytes};
+  }
+  const neap_status status = ranks_exchange(ranks);
+  device_leave(&s->memory);
+  *count = left;
+  return status;
+}
+
+/* Sends the values that pieces have made: made[rank] is the piece that the rank ran, or -1; for its
+ * micro-batch. Every rank makes the call. */
+static neap_status send_values(struct neap_session *s, const int32_t *made, const int32_t *micro_batches) {
+  struct pipeline *p = s->pipeline;
+  struct message *list = malloc(((size_t)p->pieces.value_count * (size_t)p->schedule.ranks + 1) * sizeof *list);
+  int32_t count = 0;
+  neap_status status = NEAP_OK;
+  RETURN_IF_NULL(list);
+  for (int32_t to = 0; to < p->schedule.ranks; to++)
+    for (int32_t v = 0; v < p->pieces.value_count; v++) {
+      const struct piece_value *value = &p->pieces.values[v];
+      const int32_t from = value->maker >= 0 ? p->pieces.pieces[value->maker].rank : -1;
+      if (from < 0 || from == to || made[from] != value->maker || !is_reader(&p->pieces, value, to)) continue;
+      struct message *before = count > 0 ? &list[count - 1] : NULL;
+      const bool joins = value->program == PROGRAM_END && before != NULL && before->to == to &&
+                         before->from == from && before->last == v - 1;
+      if (joins)
+        before->last = v;
+      else
+        list[count++] = (struct message){from, to, v, v};
+    }
+  while (status == NEAP_OK && count > 0) status = send_round(s, list, &count, micro_batches);
+  free(list);
+  return status;
+}
+
+/* ---- A step ---- */
+
+neap_status pipeline_take(struct neap_session *s, float share) {
+  struct pipeline *p = s->pipeline;
+  const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
+  p->shares[s->micro_batch] = share;
+  for (int32_t i = 0; i < p->own_count; i++) {
+    const struct piece_value *value = &p->pieces.values[p->own[i].value];
+    if (value->maker >= 0) continue;
+    const void *data = neap_session_input(s, graph->tensors.data[value->tensor].name);
+    RETURN_IF(data == NULL, NEAP_INTERNAL, "pipeline: input '%s' has no memory",
+              graph->tensors.data[value->tensor].name);
+    TRY(device_write(&s->memory, place_of_value(p, p->own[i].value, s->micro_batch), data, p->own[i].bytes));
+  }
+  return NEAP_OK;
+}
+
+static neap_status run_task(struct neap_session *s, struct pipeline_task task, float rate) {
+  struct pipeline *p = s->pipeline;
+  for (int32_t i = 0; i < p->own_count; i++)
+    p->windows.offset[i] = p->pieces.values[p->own[i].value].program == PROGRAM_STEP
+                               ? (uint64_t)p->own[i].slot[task.micro_batch] * p->own[i].bytes
+                               : 0;
+  return session_run(s, &p->programs[task.part], PROGRAM_STEP,
+                     (struct run_numbers){task.micro_batch, rate, p->shares[task.micro_batch]},
+                     own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
+}
+
+static neap_status run_tick(struct neap_session *s, const struct tick *tick, int32_t parts, float rate) {
+  struct pipeline *p = s->pipeline;
+  int32_t made[64], micro_batches[64];
+  for (int32_t r = 0; r < p->schedule.ranks; r++) {
+    const struct pipeline_task task = tick->tasks[r];
+    const bool runs = task.part >= 0 && task.micro_batch < parts;
+    made[r] = runs ? task.part : -1;
+    micro_batches[r] = runs ? task.micro_batch : 0;
+  }
+  const int own = own_rank(s);
+  if (made[own] >= 0) TRY(run_task(s, tick->tasks[own], rate));
+  /* A message is found at its sender's micro-batch, on both sides. */
+  return send_values(s, made, micro_batches);
+}
+
+/* Runs the own piece of each phase of a program that has one a rank, and sends what they made. */
+static neap_status run_phases(struct neap_session *s, enum program_kind kind, float rate) {
+  struct pipeline *p = s->pipeline;
+  const int32_t ranks = p->schedule.ranks;
+  static const int32_t none[64] = {0};
+  for (int32_t first = p->pieces.begin[kind]; first < p->pieces.end[kind]; first += ranks) {
+    int32_t made[64];
+    for (int32_t r = 0; r < ranks; r++) made[r] = first + r;
+    TRY(session_run(s, &p->programs[first + own_rank(s)], kind, (struct run_numbers){0, rate, 1}, NULL));
+    TRY(send_values(s, made, none));
+  }
+  return NEAP_OK;
+}
+
+neap_status pipeline_run_step(struct neap_session *s, float rate, neap_step_result *result) {
+  struct pipeline *p = s->pipeline;
+  const int32_t parts = s->micro_batch;
+  TRY(run_phases(s, PROGRAM_BEGIN, rate));
+  for (int32_t t = 0; t < p->tick_count; t++) TRY(run_tick(s, &p->ticks[t], parts, rate));
+  TRY(collective_broadcast(s->options.collective, p->loss_rank, p->results,
+                           (uint64_t)parts * sizeof *p->results));
+  if (result != NULL) *result = p->results[parts - 1];
+  return NEAP_OK;
+}
+
+/* Returns the resident of the session that is tensor `id` of the step: both have them in one order. */
+static int32_t resident_of(const struct neap_graph *graph, int32_t id) {
+  int32_t before = 0;
+  for (int32_t t = 0; t < id; t++)
+    before += graph->tensors.data[t].role != NEAP_ROLE_VALUE && graph->tensors.data[t].view_of < 0;
+  return before;
+}
+
+/* Gives ranks that read a weight of another rank its new values. */
+static neap_status renew_weights(struct neap_session *s) {
+  const struct pipeline *p = s->pipeline;
+  const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
+  const int32_t size = p->schedule.ranks, own = own_rank(s);
+  for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
+    const int32_t from = p->pieces.owner[t];
+    if (from < 0 || graph->tensors.data[t].frozen || p->pieces.present[t] == (uint64_t)1 << from) continue;
+    const uint64_t place = session_place(s, resident_of(graph, t)),
+                   bytes = tensor_bytes(p->whole[PROGRAM_STEP], t);
+    unsigned char *base;
+    memset(s->ranks->pieces, 0, 2 * (size_t)size * sizeof *s->ranks->pieces);
+    TRY(device_enter(&s->memory, &base));
+    for (int32_t r = 0; r < size; r++)
+      if (r != from && (p->pieces.present[t] >> r & 1) != 0) {
+        if (own == from) s->ranks->pieces[r] = (neap_piece){base + place, bytes};
+        if (own == r) s->ranks->pieces[size + from] = (neap_piece){base + place, bytes};
+      }
+    const neap_status status = ranks_exchange(s->ranks);
+    device_leave(&s->memory);
+    TRY(status);
+  }
+  return NEAP_OK;
+}
+
+neap_status pipeline_run_end(struct neap_session *s, float rate) {
+  TRY(run_phases(s, PROGRAM_END, rate));
+  return renew_weights(s);
+}
+
+neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) {
+  struct pipeline *p = s->pipeline;
+  static const int32_t none[64] = {0};
+  const struct neap_graph *graph = p->whole[PROGRAM_EVALUATE]->graph;
+  neap_step_result own = {0};
+  int root = 0;
+  for (int32_t i = p->pieces.begin[PROGRAM_EVALUATE]; i < p->pieces.end[PROGRAM_EVALUATE]; i++) {
+    int32_t made[64];
+    const int32_t rank = p->pieces.pieces[i].rank;
+    for (int32_t r = 0; r < p->schedule.ranks; r++) made[r] = r == rank ? i : -1;
+    const bool last = p->pieces.pieces[i].nodes[graph->tensors.data[graph->loss].producer];
+    if (last) root = rank;
+    if (rank == own_rank(s))
+      TRY(session_run(s, &p->programs[i], PROGRAM_EVALUATE, (struct run_numbers){0, 0, 1},
+                      last ? &own : NULL));
+    TRY(send_values(s, made, none));
+  }
+  TRY(collective_broadcast(s->options.collective, root, &own, sizeof own));
+  if (result != NULL) *result = own;
+  return NEAP_OK;
+}
+
+const neap_step_result *session_part_results(const struct neap_session *s) {
+  return s->pipeline != NULL ? s->pipeline->results : NULL;
+}

@@ -1,0 +1,41 @@
+/* Sessions whose ranks divide the step by depth (options.pipeline): each rank has the weights and states of its
+ * blocks, and runs their pieces for one micro-batch after another. The bits are those of one process with as
+ * many micro-batches. */
+#ifndef NEAP_RUN_PIPELINE_RUN_H
+#define NEAP_RUN_PIPELINE_RUN_H
+
+#include "run/session.h"
+
+/* Returns true if ranks divide a step by its depth. */
+bool is_pipeline(const struct neap_session_options *options);
+
+/* Fails unless a session with these options can be a pipeline. */
+neap_status check_pipeline(const struct neap_session_options *options);
+
+/* Chooses the schedule on rank 0, and plans this rank's pieces: sets main, plan, budget, keep_all and programs
+ * of the session. Every rank makes the call. `*smallest` (may be NULL): set after NEAP_OVER_BUDGET. */
+neap_status pipeline_plan(struct neap_session *session, const struct neap_graph *graph, uint64_t reserve,
+                          uint64_t *smallest);
+
+/* Resolves the places of all pieces, once the memory is mapped. */
+neap_status pipeline_bind(struct neap_session *session);
+
+/* Frees the pieces and what they were cut from; the session's programs must be free by then. */
+void session_pipeline_free(struct neap_session *session);
+
+/* Keeps the inputs of the next micro-batch, and its share of the loss. */
+neap_status pipeline_take(struct neap_session *session, float share);
+
+/* Runs all micro-batches that were taken, without the updates behind them. `*result`: that of the last. */
+neap_status pipeline_run_step(struct neap_session *session, float learning_rate, neap_step_result *result);
+
+/* Runs the updates. */
+neap_status pipeline_run_end(struct neap_session *session, float learning_rate);
+
+/* Evaluates; every rank gets the result. */
+neap_status pipeline_evaluate(struct neap_session *session, neap_step_result *result);
+
+/* Returns the results of the last step, by micro-batch; NULL: the session is no pipeline. */
+const neap_step_result *session_part_results(const struct neap_session *session);
+
+#endif

@@ -53,7 +53,7 @@ static double weigh_labels(const struct training *t, int bucket) {
 
 /* Counts the labels of this process's micro-batches, and their weight if classes have weights. */
 static neap_status look_at_labels(struct training *t, const struct shape_of_step *step) {
-  for (int32_t part = training_rank(t); part < step->parts; part += training_ranks(t)) {
+  for (int32_t part = training_batch_rank(t); part < step->parts; part += training_batch_ranks(t)) {
     struct part_result *result = training_part_result(t, part);
     TRY(loader_fill(&t->data, t->state.step, part, true));
     result->counted = count_labels(t, step->bucket);
@@ -104,7 +104,7 @@ static neap_status run_part(struct training *t, const struct shape_of_step *step
   const double share = share_of(t, step, counted, weight);
   TRY(neap_session_micro_step(t->session, (float)rate, (float)share, micro));
   *training_part_result(t, part) =
-      (struct part_result){.loss = share * micro->loss, .correct = micro->correct, .labels = micro->counted};
+      (struct part_result){.loss = share * micro->loss, .share = share, .correct = micro->correct, .labels = micro->counted};
   return NEAP_OK;
 }
 
@@ -112,7 +112,7 @@ static neap_status run_part(struct training *t, const struct shape_of_step *step
 neap_status batches_step(struct training *t, double rate, neap_step_result *result, int64_t *records,
                          double *counted) {
   const struct shape_of_step step = shape_of_step(t);
-  const int32_t ranks = training_ranks(t), rank = training_rank(t);
+  const int32_t ranks = training_batch_ranks(t), rank = training_batch_rank(t);
   double weight;
   TRY(count_all_labels(t, &step, counted, &weight));
   session_set_parts(t->session, step.parts);
@@ -124,6 +124,7 @@ neap_status batches_step(struct training *t, double rate, neap_step_result *resu
     result->skipped = micro.skipped;
     result->gradient_norm = micro.gradient_norm;
   }
+  training_take_results(t, step.parts);
   TRY(training_gather_parts(t));
   for (int32_t part = 0; part < step.parts; part++) {
     const struct part_result *given = training_part_result(t, part);
@@ -162,15 +163,15 @@ static neap_status evaluate_batch(struct training *t, int bucket, struct batch_s
 /* Evaluates the test records of a bucket: in every round each process has a batch. */
 static neap_status evaluate_rounds(struct training *t, int bucket, struct batch_scores *all,
                                    struct scores *scores) {
-  const int32_t ranks = training_ranks(t), rank = training_rank(t);
+  const int32_t ranks = training_batch_ranks(t), rank = training_batch_rank(t);
   const int64_t micro = t->data.buckets[bucket].micro;
   for (int64_t first = 0;; first += ranks * micro) {
     all[rank] = (struct batch_scores){0};
     TRY(loader_fill_at(&t->data, SPLIT_TEST, bucket, first + rank * micro, &all[rank].count));
-    TRY(training_gather(t, all, sizeof *all));
+    TRY(training_gather_batches(t, all, sizeof *all));
     if (all[0].count == 0) return NEAP_OK;
     TRY(evaluate_batch(t, bucket, &all[rank]));
-    TRY(training_gather(t, all, sizeof *all));
+    TRY(training_gather_batches(t, all, sizeof *all));
     for (int32_t r = 0; r < ranks && all[r].count > 0; r++) {
       scores->correct += all[r].correct;
       scores->loss += all[r].loss;
@@ -182,7 +183,7 @@ static neap_status evaluate_rounds(struct training *t, int bucket, struct batch_
 
 static neap_status evaluate_bucket(struct training *t, int bucket, struct scores *scores) {
   TRY(neap_session_select(t->session, training_graph(t, bucket)));
-  struct batch_scores *all = calloc((size_t)training_ranks(t), sizeof *all);
+  struct batch_scores *all = calloc((size_t)training_batch_ranks(t), sizeof *all);
   RETURN_IF_NULL(all);
   const neap_status status = evaluate_rounds(t, bucket, all, scores);
   free(all);

@@ -20,6 +20,7 @@
 #include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
+#include "run/pipeline_run.h"
 #include "train/training_ranks.h"
 
 neap_status training_check(const neap_train_options *options) {
@@ -96,7 +97,7 @@ static neap_status settle_micro_batch(struct training *t) {
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
             "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
-  RETURN_IF(t->batch / t->micro % ranks != 0, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(t->batch / t->micro % training_batch_ranks(t) != 0, NEAP_INVALID_ARGUMENT,
             "%lld micro-batches (a batch of %lld, --micro-batch %lld) cannot be divided among %lld processes",
             (long long)(t->batch / t->micro), (long long)t->batch, (long long)t->micro, (long long)ranks);
   if (t->micro == t->batch) return NEAP_OK;
@@ -162,8 +163,8 @@ static neap_status divide_data(struct training *t) {
                                     .augment = training_augments(t),
                                     .keep_last = o->keep_last,
                                     .mixup = o->mixup,
-                                    .rank = training_rank(t),
-                                    .ranks = training_ranks(t)};
+                                    .rank = training_batch_rank(t),
+                                    .ranks = training_batch_ranks(t)};
   const enum task_kind kind = t->data.source.kind;
   RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
                 (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS || kind == TASK_TEXTS),
@@ -373,10 +374,10 @@ static neap_status add_short_graphs(struct training *t) {
     neap_model_options shape = t->shape;
     neap_graph *graph;
     if (records == t->micro || (sizes > 0 && t->parts[sizes - 1].records == records)) continue;
-    RETURN_IF(shards_all(&t->own.session), NEAP_UNSUPPORTED,
-              "--shard all: processes gather weights together, so all micro-batches must have one size; the "
-              "last step of an epoch has one of %lld records: leave it out (--drop-last on)",
-              (long long)records);
+    RETURN_IF(shards_all(&t->own.session) || is_pipeline(&t->own.session), NEAP_UNSUPPORTED,
+              "%s: all micro-batches must have one size; the last step of an epoch has one of %lld records: "
+              "leave it out (--drop-last on)",
+              is_pipeline(&t->own.session) ? "--pipeline" : "--shard all", (long long)records);
     shape.batch = records;
     TRY(neap_model_build(t->options->model, &shape, &graph));
     const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collective/agree.h"
+#include "run/pipeline_run.h"
 
 static const struct neap_collective *collective_of(const struct training *t) {
   return t->own.session.collective;
@@ -15,6 +16,14 @@ int32_t training_ranks(const struct training *t) {
 
 int32_t training_rank(const struct training *t) {
   return collective_of(t) != NULL ? collective_of(t)->rank : 0;
+}
+
+int32_t training_batch_ranks(const struct training *t) {
+  return is_pipeline(&t->own.session) ? 1 : training_ranks(t);
+}
+
+int32_t training_batch_rank(const struct training *t) {
+  return is_pipeline(&t->own.session) ? 0 : training_rank(t);
 }
 
 neap_status training_share_status(const struct training *t, neap_status own) {
@@ -36,26 +45,40 @@ neap_status training_gather(const struct training *t, void *all, uint64_t bytes)
   return training_ranks(t) == 1 ? NEAP_OK : collective_gather(collective_of(t), all, bytes);
 }
 
+neap_status training_gather_batches(const struct training *t, void *all, uint64_t bytes) {
+  return training_batch_ranks(t) == 1 ? NEAP_OK : training_gather(t, all, bytes);
+}
+
 /* Returns the most micro-batches of a step that a rank has. */
 static int32_t rounds_of(const struct training *t) {
-  const int32_t count = training_ranks(t);
+  const int32_t count = training_batch_ranks(t);
   return (t->data.micro_batches + count - 1) / count;
 }
 
 neap_status training_prepare_parts(struct training *t) {
   t->part_results =
-      region_alloc(&t->region, (size_t)(rounds_of(t) * training_ranks(t)), sizeof *t->part_results);
+      region_alloc(&t->region, (size_t)(rounds_of(t) * training_batch_ranks(t)), sizeof *t->part_results);
   RETURN_IF_NULL(t->part_results);
   return NEAP_OK;
 }
 
 struct part_result *training_part_result(struct training *t, int32_t part) {
-  const int32_t count = training_ranks(t);
+  const int32_t count = training_batch_ranks(t);
   return &t->part_results[part % count * rounds_of(t) + part / count];
 }
 
 neap_status training_gather_parts(struct training *t) {
-  return training_gather(t, t->part_results, (uint64_t)rounds_of(t) * sizeof *t->part_results);
+  return training_gather_batches(t, t->part_results, (uint64_t)rounds_of(t) * sizeof *t->part_results);
+}
+
+void training_take_results(struct training *t, int32_t parts) {
+  const neap_step_result *made = session_part_results(t->session);
+  for (int32_t part = 0; made != NULL && part < parts; part++) {
+    struct part_result *result = training_part_result(t, part);
+    result->loss = result->share * made[part].loss;
+    result->correct = made[part].correct;
+    result->labels = made[part].counted;
+  }
 }
 
 neap_status training_ending(const struct training *t, enum ending_reason own, enum ending_reason *reason) {

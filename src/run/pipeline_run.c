@@ -87,9 +87,29 @@ static neap_status lower_whole(struct neap_session *s, const struct neap_graph *
 
 /* ---- The schedule ---- */
 
-/* Makes the schedule of least bytes, or the fastest within a budget. */
-static neap_status choose_schedule(const struct neap_session *s, uint64_t budget,
-                                   struct pipeline_schedule *out) {
+/* Returns the block of the session's step that begins at a forward node; the number of blocks for its end. */
+static int32_t block_at(const struct chain *chain, int32_t node) {
+  int32_t block = 0;
+  while (block < chain->stage_count && chain->stages[block].forward_begin < node) block++;
+  return block;
+}
+
+/* Moves the borders of a schedule from one step's blocks to another's. NEAP_UNSUPPORTED: a part has none. */
+static neap_status move_borders(const neap_pipeline *made, const struct chain *chain,
+                                struct pipeline_schedule *schedule) {
+  neap_pipeline_part part;
+  for (int32_t i = 0; neap_pipeline_part_at(made, i, &part); i++) {
+    schedule->parts[i].begin = block_at(chain, part.first_node);
+    schedule->parts[i].end = block_at(chain, part.end_node);
+    RETURN_IF(schedule->parts[i].begin >= schedule->parts[i].end, NEAP_UNSUPPORTED,
+              "pipeline: the step of micro-batches has fewer blocks; give fewer stages");
+  }
+  return NEAP_OK;
+}
+
+/* Divides a step with its updates, in which each state belongs to a block. */
+static neap_status divide(const struct neap_session *s, const neap_step *step, uint64_t budget,
+                          struct pipeline_schedule *out) {
   const struct lower_options lowering = lower_options_of(&s->options);
   neap_pipeline *made;
   const neap_pipeline_options options = {
@@ -98,9 +118,24 @@ static neap_status choose_schedule(const struct neap_session *s, uint64_t budget
       .bandwidth = lowering.roofline.exchange > 0 ? lowering.roofline.exchange : usual_roofline.exchange,
       .budget = budget == NEAP_BUDGET_MIN ? 1 : budget,
       .fixed = true};
-  TRY(neap_pipeline_make(s->pipeline->whole[PROGRAM_STEP]->step, &options, &made));
-  const neap_status status = pipeline_schedule_copy(pipeline_schedule_of(made), out);
+  TRY(neap_pipeline_make(step, &options, &made));
+  neap_status status = pipeline_schedule_copy(pipeline_schedule_of(made), out);
+  if (status == NEAP_OK) status = move_borders(made, &s->pipeline->chain, out);
   neap_pipeline_free(made);
+  return status;
+}
+
+/* Makes the schedule of least bytes, or the fastest within a budget. */
+static neap_status choose_schedule(const struct neap_session *s, const struct neap_graph *graph,
+                                   uint64_t budget, struct pipeline_schedule *out) {
+  neap_session_options whole = s->options;
+  neap_step *step;
+  whole.micro_batches = 1;
+  whole.pipeline = 0;
+  whole.collective = NULL;
+  TRY(neap_step_from_graph(graph, &whole, &step));
+  const neap_status status = divide(s, step, budget, out);
+  neap_step_free(step);
   return status;
 }
 
@@ -121,11 +156,12 @@ static neap_status hand_schedule(const struct neap_collective *c, struct pipelin
       (uint64_t)own.part_count * (uint64_t)own.micro_batches * sizeof *schedule->tasks);
 }
 
-static neap_status schedule_together(struct neap_session *s, uint64_t budget) {
+static neap_status schedule_together(struct neap_session *s, const struct neap_graph *graph,
+                                     uint64_t budget) {
   struct pipeline *p = s->pipeline;
   const struct neap_collective *c = s->options.collective;
   pipeline_schedule_free(&p->schedule);
-  const neap_status status = c->rank == 0 ? choose_schedule(s, budget, &p->schedule) : NEAP_OK;
+  const neap_status status = c->rank == 0 ? choose_schedule(s, graph, budget, &p->schedule) : NEAP_OK;
   TRY(collective_share_status(c, status));
   return hand_schedule(c, &p->schedule);
 }
@@ -394,9 +430,10 @@ static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
 }
 
 /* Divides the step by a schedule and plans; fails alike on all ranks. */
-static neap_status attempt(struct neap_session *s, uint64_t schedule, uint64_t budget, uint64_t *need) {
+static neap_status attempt(struct neap_session *s, const struct neap_graph *graph, uint64_t schedule,
+                           uint64_t budget, uint64_t *need) {
   forget_pieces(s);
-  TRY(schedule_together(s, schedule));
+  TRY(schedule_together(s, graph, schedule));
   neap_status status = cut_all(s);
   *need = 0;
   if (status == NEAP_OK) status = plan_within(s, budget, need);
@@ -424,8 +461,8 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
   TRY(collective_share_status(c, status));
   s->budget = budget_of(s, reserve);
-  status = attempt(s, s->budget, s->budget, &need);
-  if (status == NEAP_OVER_BUDGET) status = attempt(s, NEAP_BUDGET_MIN, s->budget, &need);
+  status = attempt(s, graph, s->budget, s->budget, &need);
+  if (status == NEAP_OVER_BUDGET) status = attempt(s, graph, NEAP_BUDGET_MIN, s->budget, &need);
   if (status == NEAP_OVER_BUDGET && smallest != NULL)
     *smallest = need + (s->options.process_budget > s->budget ? s->options.process_budget - s->budget : 0);
   TRY(status);
@@ -662,6 +699,7 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
   struct pipeline *p = s->pipeline;
   static const int32_t none[64] = {0};
   const struct neap_graph *graph = p->whole[PROGRAM_EVALUATE]->graph;
+  const struct traffic of_steps = s->ranks->traffic;
   neap_step_result own = {0};
   int root = 0;
   for (int32_t i = p->pieces.begin[PROGRAM_EVALUATE]; i < p->pieces.end[PROGRAM_EVALUATE]; i++) {
@@ -675,6 +713,7 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
                       last ? &own : NULL));
     TRY(send_values(s, made, none));
   }
+  s->ranks->traffic = of_steps; /* an evaluation belongs to no step */
   TRY(collective_broadcast(s->options.collective, root, &own, sizeof own));
   if (result != NULL) *result = own;
   return NEAP_OK;

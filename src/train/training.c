@@ -90,7 +90,8 @@ static neap_status settle_micro_batch(struct training *t) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
   const int64_t ranks = training_ranks(t);
-  RETURN_IF(t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
+  const bool divided = !is_pipeline(&t->own.session) || t->options->micro_batch == 0;
+  RETURN_IF(divided && t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
             "a batch of %lld cannot be divided among %lld processes", (long long)t->batch, (long long)ranks);
   t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch / ranks;
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/memory_status.h"
-#include "collective/agree.h"
 #include "kernel/lower_part.h"
 #include "kernel/lower_step.h"
 #include "plan/planners.h"
@@ -11,6 +10,7 @@
 #include "run/pipeline_pieces.h"
 #include "run/session_memory.h"
 #include "run/session_programs.h"
+#include "run/session_ranks.h"
 
 /* A value that this rank makes or reads. */
 struct own_value {
@@ -396,26 +396,29 @@ static neap_status set_plan(struct neap_session *s) {
   return NEAP_OK;
 }
 
+/* Plans what is not the step inside its arena or, if that is too small, in what it needs, at most `most`. */
+static neap_status plan_others(struct neap_session *s, uint64_t most, uint64_t *least) {
+  const neap_status status = plan_pieces(s, false, s->plan->arena_bytes, least);
+  return status == NEAP_OVER_BUDGET && *least <= most ? plan_pieces(s, false, *least, least) : status;
+}
+
 /* Plans all pieces within `budget`, which the session's residents are part of. `*need`: the bytes that it
  * takes at least, as far as is known. */
 static neap_status plan_within(struct neap_session *s, uint64_t budget, uint64_t *need) {
   const uint64_t resident = s->main->step->resident_bytes;
-  uint64_t arena = budget, least = 0;
+  const bool open = budget == NEAP_BUDGET_MAX || budget == NEAP_BUDGET_MIN;
+  uint64_t least = 0;
   *need = resident;
-  if (budget != NEAP_BUDGET_MAX && budget != NEAP_BUDGET_MIN) {
-    RETURN_IF(budget <= resident, NEAP_OVER_BUDGET, "%llu bytes are always there",
-              (unsigned long long)resident);
-    arena = budget - resident;
-  }
-  neap_status status = plan_pieces(s, true, arena, &least);
-  if (status == NEAP_OK && budget == NEAP_BUDGET_MIN) {
-    uint64_t others = 0;
-    status = plan_pieces(s, false, NEAP_BUDGET_MIN, &others);
-    arena = least > others ? least : others;
-    if (status == NEAP_OK) status = plan_pieces(s, true, arena, &least);
-  }
+  RETURN_IF(!open && budget <= resident, NEAP_OVER_BUDGET, "%llu bytes are always there",
+            (unsigned long long)resident);
+  neap_status status = plan_pieces(s, true, open ? budget : budget - resident, &least);
   if (status == NEAP_OK) status = set_plan(s);
-  if (status == NEAP_OK) status = plan_pieces(s, false, arena, &least);
+  if (status == NEAP_OK) status = plan_others(s, open ? UINT64_MAX : budget - resident, &least);
+  if (status == NEAP_OK && budget == NEAP_BUDGET_MIN) {
+    s->plan = NULL; /* those of other pieces than the largest may use all of the arena */
+    status = plan_pieces(s, true, least, &least);
+    if (status == NEAP_OK) status = set_plan(s);
+  }
   *need = resident + least;
   return status;
 }
@@ -438,6 +441,22 @@ static neap_status attempt(struct neap_session *s, const struct neap_graph *grap
   *need = 0;
   if (status == NEAP_OK) status = plan_within(s, budget, need);
   return collective_share_status(s->options.collective, status);
+}
+
+/* Takes the least that is found, or fails with the most of it that a rank needs. */
+static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
+  const struct neap_collective *c = s->options.collective;
+  const uint64_t rest = s->options.process_budget > s->budget ? s->options.process_budget - s->budget : 0;
+  uint64_t need;
+  TRY(attempt(s, graph, NEAP_BUDGET_MIN, NEAP_BUDGET_MIN, &need));
+  neap_status status = NEAP_OK;
+  if (need > s->budget)
+    status = neap_fail(NEAP_OVER_BUDGET,
+                       "a budget of %llu bytes is too small for a rank of the pipeline; it needs %llu",
+                       (unsigned long long)s->budget, (unsigned long long)need);
+  TRY(ranks_most(c, &need));
+  if (smallest != NULL) *smallest = need + rest;
+  return collective_share_status(c, status);
 }
 
 /* Gives the arena that all pieces fit in: of plans that are within the budget the largest. */
@@ -463,8 +482,7 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   s->budget = budget_of(s, reserve);
   status = attempt(s, graph, s->budget, s->budget, &need);
   if (status == NEAP_OVER_BUDGET) status = attempt(s, graph, NEAP_BUDGET_MIN, s->budget, &need);
-  if (status == NEAP_OVER_BUDGET && smallest != NULL)
-    *smallest = need + (s->options.process_budget > s->budget ? s->options.process_budget - s->budget : 0);
+  if (status == NEAP_OVER_BUDGET) status = try_least(s, graph, smallest);
   TRY(status);
   take_largest(s);
   if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = plan_bytes(s->plan);

@@ -84,7 +84,7 @@ static void *run_rank(void *context) {
   else if (run->path != NULL)
     ASSERT_OK(neap_session_save(s, run->path));
   neap_session_memory(s, &run->memory);
-  assert_true(run->memory.measured_peak <= run->memory.planned_peak);
+  assert_int_equal(run->memory.measured_peak, run->memory.planned_peak);
   neap_session_free(s);
   return NULL;
 }
@@ -153,9 +153,150 @@ static void test_bits(void **state) {
   neap_graph_free(graph);
 }
 
+/* A step with fewer micro-batches than the schedule has. */
+static void test_short_step(void **state) {
+  (void)state;
+  neap_graph *graph = build(5);
+  for (int32_t parts = 1; parts < 8; parts++) {
+    struct rank_run like = {.graph = graph, .options = cases[4].options, .parts = parts};
+    like.options.micro_batches = 8;
+    like.options.planner = "evict";
+    check("a short step", like, 3);
+  }
+  neap_graph_free(graph);
+}
+
+static neap_session_options options_of(const struct rank_run *like, uint64_t budget) {
+  neap_session_options options = like->options;
+  options.budget = budget;
+  return options;
+}
+
+/* Bytes between the least of the ranks and the most: every one is kept, with the same bits. */
+static void test_budgets(void **state) {
+  (void)state;
+  enum { BUDGETS = 5, RANKS = 3 };
+  neap_graph *graph = build(6);
+  struct rank_run like = {.graph = graph, .options = cases[4].options};
+  uint64_t bounds[2] = {0};
+  like.options.micro_batches = 6;
+  like.options.planner = "evict";
+  for (int i = 0; i < 2; i++) {
+    struct rank_run open = like;
+    open.options = options_of(&like, i == 0 ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX);
+    const struct rank_run *runs = check("least and most", open, RANKS);
+    for (int r = 0; r < RANKS; r++)
+      if (runs[r].memory.planned_peak > bounds[i]) bounds[i] = runs[r].memory.planned_peak;
+  }
+  assert_true(bounds[0] < bounds[1]);
+  for (int i = 0; i < BUDGETS; i++) {
+    struct rank_run within = like;
+    const uint64_t budget = bounds[0] + (bounds[1] - bounds[0]) * (uint64_t)i / (BUDGETS - 1);
+    within.options = options_of(&like, budget);
+    const struct rank_run *runs = check("a budget", within, RANKS);
+    for (int r = 0; r < RANKS; r++) assert_true(runs[r].memory.planned_peak <= budget);
+  }
+  neap_graph_free(graph);
+}
+
+/* The file that the first rank saves is that of one process, byte for byte. */
+static void test_files(void **state) {
+  (void)state;
+  neap_graph *graph = build(4);
+  struct rank_run like = {.graph = graph, .options = cases[4].options, .path = "pipeline_one.safetensors"};
+  struct rank_run one = like, runs[MOST_RANKS] = {0};
+  like.options.micro_batches = one.options.micro_batches = 4;
+  like.options.planner = one.options.planner = "evict";
+  run_rank(&one);
+  like.path = "pipeline_ranks.safetensors";
+  run_ranks(&like, 3, runs);
+  FILE *a = fopen(one.path, "rb"), *b = fopen(like.path, "rb");
+  assert_non_null(a);
+  assert_non_null(b);
+  int x, y;
+  do {
+    x = getc(a), y = getc(b);
+    assert_int_equal(x, y);
+  } while (x != EOF);
+  fclose(a);
+  fclose(b);
+  remove(one.path);
+  remove(like.path);
+  neap_graph_free(graph);
+}
+
+/* ---- Refusals ---- */
+
+struct refused {
+  const neap_graph *graph;
+  neap_session_options options;
+  const neap_collective *collective;
+  neap_status status;
+  char message[256];
+  uint64_t smallest;
+};
+
+static void *create_refused(void *context) {
+  struct refused *r = context;
+  neap_session *s = NULL;
+  r->options.collective = r->collective;
+  r->options.threads = 1;
+  r->status = neap_session_create(r->graph, &r->options, &r->smallest, &s);
+  if (r->status != NEAP_OK) snprintf(r->message, sizeof r->message, "%s", neap_error_message());
+  neap_session_free(s);
+  return NULL;
+}
+
+/* Creates sessions of two ranks; each gives the same status. */
+static struct refused create_two(const neap_graph *graph, neap_session_options options) {
+  neap_collective ranks[2];
+  pthread_t threads[2];
+  struct refused both[2] = {{.graph = graph, .options = options}, {.graph = graph, .options = options}};
+  ASSERT_OK(threads_connect(2, ranks));
+  for (int r = 0; r < 2; r++) {
+    both[r].collective = &ranks[r];
+    assert_int_equal(pthread_create(&threads[r], NULL, create_refused, &both[r]), 0);
+  }
+  for (int r = 0; r < 2; r++) assert_int_equal(pthread_join(threads[r], NULL), 0);
+  for (int r = 0; r < 2; r++) ranks[r].close(ranks[r].self);
+  assert_int_equal(both[0].status, both[1].status);
+  assert_int_equal(both[0].smallest, both[1].smallest);
+  return both[0];
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  static const struct {
+    neap_session_options options;
+    neap_status status;
+    const char *message;
+  } refused[] = {
+      {{.pipeline = 3, .micro_batches = 4}, NEAP_UNSUPPORTED, "it needs as many processes (got 2)"},
+      {{.pipeline = 2, .micro_batches = 1}, NEAP_INVALID_ARGUMENT, "give a smaller --micro-batch"},
+      {{.pipeline = 2, .micro_batches = 4, .budget_fraction = 0.5}, NEAP_UNSUPPORTED, "in percent"},
+      {{.pipeline = 2, .micro_batches = 4, .ema = 0.9f}, NEAP_UNSUPPORTED, "--ema"},
+      {{.pipeline = 2, .micro_batches = 4, .sparse_density = 0.5}, NEAP_UNSUPPORTED, "--sparse"},
+      {{.pipeline = 2, .micro_batches = 4, .shard = NEAP_SHARD_ALL}, NEAP_UNSUPPORTED, "--shard all"},
+      {{.pipeline = 2, .micro_batches = 4, .plan_file = "plan"}, NEAP_UNSUPPORTED, "--plan"},
+  };
+  neap_graph *graph = build(4);
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    const struct refused made = create_two(graph, refused[i].options);
+    if (made.status != refused[i].status || strstr(made.message, refused[i].message) == NULL)
+      fail_msg("case %zu: status %d, '%s'", i, made.status, made.message);
+  }
+  neap_session_options small = {.pipeline = 2, .micro_batches = 4, .budget = 1000, .planner = "evict"};
+  const struct refused least = create_two(graph, small);
+  assert_int_equal(least.status, NEAP_OVER_BUDGET);
+  small.budget = least.smallest;
+  assert_int_equal(create_two(graph, small).status, NEAP_OK);
+  neap_graph_free(graph);
+}
+
 int run_test_pipeline_run(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_bits),  cmocka_unit_test(test_short_step), cmocka_unit_test(test_budgets),
+      cmocka_unit_test(test_files), cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,8 +90,7 @@ static neap_status set_formats(struct cutting *c) {
   to->formats = formats;
   for (size_t t = 0; t < c->whole->graph->tensors.count; t++)
     if (c->copy.map[t] >= 0) formats[c->copy.map[t]] = c->whole->formats[t];
-  for (int32_t i = 0; i < c->request->value_count; i++)
-    formats[c->state[i]] = c->request->values[i].format;
+  for (int32_t i = 0; i < c->request->value_count; i++) formats[c->state[i]] = c->request->values[i].format;
   return NEAP_OK;
 }
 

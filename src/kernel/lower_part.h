@@ -1,5 +1,5 @@
-/* Parts of a lowered graph, which the ranks of a pipeline run: some of its nodes, with the formats and kernels
- * that they have in the whole, so that they compute the same bits. */
+/* Parts of a lowered graph, which the ranks of a pipeline run: some of its nodes, with the formats and
+ * kernels that they have in the whole, so that they compute the same bits. */
 #ifndef NEAP_KERNEL_LOWER_PART_H
 #define NEAP_KERNEL_LOWER_PART_H
 

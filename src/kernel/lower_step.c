@@ -179,9 +179,7 @@ neap_status lowered_make_step(struct lowered *to, const double *seconds, const u
     draft.tensors[draft.tensor_count++] = (struct step_tensor){
         .name = tensor->name,
         .role = tensor->role,
-        .bytes = tensor->lies_in > 0 || tensor->on_disk || tensor->elsewhere
-                     ? 0
-                     : own_bytes(to, (int32_t)t)};
+        .bytes = tensor->lies_in > 0 || tensor->on_disk || tensor->elsewhere ? 0 : own_bytes(to, (int32_t)t)};
   }
   if (status == NEAP_OK) status = step_nodes(to, seconds, workspaces, &region, &draft, map);
   if (status == NEAP_OK) status = step_outputs(to, &region, map, &draft);

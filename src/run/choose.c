@@ -13,7 +13,6 @@
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
 #include "run/measure.h"
-#include "run/pipeline_run.h"
 #include "run/prefetch.h"
 #include "run/settings.h"
 #include "run/speed.h"
@@ -26,6 +25,8 @@ const struct backend *backend_of(const struct neap_session_options *o) {
 }
 
 bool is_sparse(const struct neap_session_options *o) { return o->sparse_density != 0 && !o->predict; }
+
+bool is_pipeline(const struct neap_session_options *o) { return o->pipeline > 1; }
 
 /* Returns the number of processes that divide micro-batches and states; those of a pipeline do not. */
 static int dividing_ranks(const struct neap_session_options *o) {
@@ -85,6 +86,24 @@ static neap_status check_share(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
+/* Fails unless ranks can divide the step of a session with these options. */
+static neap_status check_pipeline(const struct neap_session_options *o) {
+  const int ranks = o->collective != NULL ? o->collective->size : 1;
+  if (!is_pipeline(o)) return NEAP_OK;
+  RETURN_IF(ranks != o->pipeline, NEAP_INVALID_ARGUMENT,
+            "--pipeline %d: it needs as many processes (got %d); give --processes %d", o->pipeline, ranks,
+            o->pipeline);
+  RETURN_IF(o->shard == NEAP_SHARD_ALL, NEAP_UNSUPPORTED,
+            "--pipeline: its ranks have whole weights; leave out --shard all");
+  RETURN_IF(o->sparse_density != 0 || o->ema != 0, NEAP_UNSUPPORTED,
+            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
+            o->ema != 0 ? "an average of the weights (--ema)" : "a sparse model (--sparse)");
+  RETURN_IF(o->base_on_disk == NEAP_DISK_ALWAYS || o->plan_file != NULL, NEAP_UNSUPPORTED,
+            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
+            o->plan_file != NULL ? "a plan file (--plan)" : "--base-on-disk always");
+  return NEAP_OK;
+}
+
 neap_status check_ranks(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
   TRY(check_share(o));
@@ -93,8 +112,9 @@ neap_status check_ranks(const struct neap_session_options *o) {
   RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
             "session options: several processes need the backend cpu");
   TRY(check_pipeline(o));
-  RETURN_IF(is_pipeline(o) && o->micro_batches < 2, NEAP_INVALID_ARGUMENT,
-            "--pipeline: a step of one micro-batch keeps all ranks but one idle; give a smaller --micro-batch");
+  RETURN_IF(
+      is_pipeline(o) && o->micro_batches < 2, NEAP_INVALID_ARGUMENT,
+      "--pipeline: a step of one micro-batch keeps all ranks but one idle; give a smaller --micro-batch");
   if (is_pipeline(o)) return NEAP_OK;
   RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches do not divide among %d processes; give a multiple of %d",

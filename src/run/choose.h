@@ -32,6 +32,8 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
  * range. */
 /* Fails unless processes that train together can have a session with these options. */
 neap_status check_ranks(const struct neap_session_options *options);
+/* Returns true if ranks divide a step by its depth. */
+bool is_pipeline(const struct neap_session_options *options);
 /* Returns true if each of several processes has a share of large parameters. */
 bool shards_all(const struct neap_session_options *options);
 neap_status check_session_options(const struct neap_session_options *options);

@@ -37,8 +37,8 @@ static void add_makers(const struct dividing *d, const struct pipeline_part *par
 static void take_nodes(const struct dividing *d, const struct pipeline_part *part, bool *nodes) {
   const int32_t count = d->p->whole[PROGRAM_STEP]->step->node_count;
   for (int32_t v = 0; v < count; v++)
-    nodes[v] = is_in(d, part, v) && (is_forward(d, v) ? part->pass != PIPELINE_BACKWARD
-                                                       : part->pass != PIPELINE_FORWARD);
+    nodes[v] = is_in(d, part, v) &&
+               (is_forward(d, v) ? part->pass != PIPELINE_BACKWARD : part->pass != PIPELINE_FORWARD);
   for (int32_t v = count; part->recompute && v-- > 0;)
     if (nodes[v] && !is_forward(d, v)) add_makers(d, part, nodes, v);
 }
@@ -208,10 +208,9 @@ static neap_status divide_update(struct pieces *p, enum program_kind program) {
     rank[v] = rank_of_node(p, program, node);
     later[v] = rank[v] == EVERYWHERE;
     for (int32_t i = 0; i < node->input_count; i++) {
-      const int32_t maker =
-          node->inputs[i] == NO_TENSOR
-              ? -1
-              : graph->tensors.data[graph_storage(graph, node->inputs[i])].producer;
+      const int32_t maker = node->inputs[i] == NO_TENSOR
+                                ? -1
+                                : graph->tensors.data[graph_storage(graph, node->inputs[i])].producer;
       later[v] = later[v] || (maker >= 0 && later[maker]);
     }
   }
@@ -248,10 +247,9 @@ static neap_status divide_evaluation(struct pieces *p, const struct pipeline_sch
     const struct node *node = &graph->nodes.data[v];
     int32_t part = 0;
     for (int32_t i = 0; i < node->input_count; i++) {
-      const int32_t maker =
-          node->inputs[i] == NO_TENSOR
-              ? -1
-              : graph->tensors.data[graph_storage(graph, node->inputs[i])].producer;
+      const int32_t maker = node->inputs[i] == NO_TENSOR
+                                ? -1
+                                : graph->tensors.data[graph_storage(graph, node->inputs[i])].producer;
       for (int32_t k = 0; maker >= 0 && k < parts; k++)
         if (p->pieces[p->begin[PROGRAM_EVALUATE] + k].nodes[maker] && k > part) part = k;
     }
@@ -288,8 +286,8 @@ static neap_status find_values(struct pieces *p, enum program_kind program) {
     const bool input = tensor->role == NEAP_ROLE_INPUT && program == PROGRAM_STEP;
     struct piece_value *value = &p->values[p->value_count];
     if (tensor->view_of >= 0 || (!input && tensor->role != NEAP_ROLE_VALUE)) continue;
-    *value = (struct piece_value){
-        program, t, -1, region_alloc(&p->region, (size_t)p->count, sizeof *value->readers)};
+    *value = (struct piece_value){program, t, -1,
+                                  region_alloc(&p->region, (size_t)p->count, sizeof *value->readers)};
     RETURN_IF_NULL(value->readers);
     bool read = false;
     for (int32_t i = p->begin[program]; i < p->end[program]; i++) {
@@ -322,7 +320,7 @@ static neap_status divide_all(struct pieces *p, const struct dividing *d) {
 }
 
 neap_status pipeline_pieces_make(const struct lowered *const *whole, const struct chain *chain,
-                        const struct pipeline_schedule *schedule, struct pieces *out) {
+                                 const struct pipeline_schedule *schedule, struct pieces *out) {
   *out = (struct pieces){.ranks = schedule->ranks};
   const struct dividing d = {out, chain, schedule};
   const size_t tensors = whole[PROGRAM_STEP]->graph->tensors.count,

@@ -23,9 +23,10 @@ struct piece_value {
 struct pieces {
   struct region region;
   int32_t ranks;
-  const struct lowered *whole[PROGRAM_COUNT];         /* borrowed; NULL: there is no such program */
-  struct piece *pieces;                               /* the parts of the schedule first */
-  int32_t count, begin[PROGRAM_COUNT], end[PROGRAM_COUNT]; /* pieces of each program, in the order of running */
+  const struct lowered *whole[PROGRAM_COUNT]; /* borrowed; NULL: there is no such program */
+  struct piece *pieces;                       /* the parts of the schedule first */
+  int32_t count, begin[PROGRAM_COUNT],
+      end[PROGRAM_COUNT]; /* pieces of each program, in the order of running */
   struct piece_value *values;
   int32_t value_count;
   int32_t *owner;    /* by tensor of the step: the rank that has a variable for all; -1: not a variable */
@@ -33,10 +34,10 @@ struct pieces {
 };
 
 /* Divides the programs of a session by a schedule whose parts each stay on one rank. `chain`: the blocks of
- * whole[PROGRAM_STEP]. Free `out` with pipeline_pieces_free, also after a failure. NEAP_UNSUPPORTED: the evaluation
- * reads weights in another order than the step. */
+ * whole[PROGRAM_STEP]. Free `out` with pipeline_pieces_free, also after a failure. NEAP_UNSUPPORTED: the
+ * evaluation reads weights in another order than the step. */
 neap_status pipeline_pieces_make(const struct lowered *const *whole, const struct chain *chain,
-                        const struct pipeline_schedule *schedule, struct pieces *out);
+                                 const struct pipeline_schedule *schedule, struct pieces *out);
 void pipeline_pieces_free(struct pieces *pieces);
 
 /* Returns the tensor of the step that is the same variable as tensor `id` of a program; -1: none. */

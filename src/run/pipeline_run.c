@@ -9,8 +9,8 @@
 #include "run/choose.h"
 #include "run/pipeline_pieces.h"
 #include "run/session_memory.h"
-#include "run/session_programs.h"
 #include "run/session_ranks.h"
+#include "run/session_run.h"
 
 /* A value that this rank makes or reads. */
 struct own_value {
@@ -40,28 +40,6 @@ struct pipeline {
   int32_t loss_rank;
 };
 
-bool is_pipeline(const struct neap_session_options *o) { return o->pipeline > 1; }
-
-neap_status check_pipeline(const struct neap_session_options *o) {
-  const int ranks = o->collective != NULL ? o->collective->size : 1;
-  if (!is_pipeline(o)) return NEAP_OK;
-  RETURN_IF(ranks != o->pipeline, NEAP_UNSUPPORTED,
-            "--pipeline %d: it needs as many processes (got %d); give --processes %d", o->pipeline, ranks,
-            o->pipeline);
-  RETURN_IF(o->budget_fraction > 0, NEAP_UNSUPPORTED,
-            "--pipeline: a budget in percent has no meaning, as each rank keeps other values; give bytes, max "
-            "or min");
-  RETURN_IF(o->shard == NEAP_SHARD_ALL, NEAP_UNSUPPORTED,
-            "--pipeline: its ranks have whole weights; leave out --shard all");
-  RETURN_IF(o->sparse_density != 0 || o->ema != 0, NEAP_UNSUPPORTED,
-            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
-            o->ema != 0 ? "an average of the weights (--ema)" : "a sparse model (--sparse)");
-  RETURN_IF(o->base_on_disk == NEAP_DISK_ALWAYS || o->plan_file != NULL, NEAP_UNSUPPORTED,
-            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
-            o->plan_file != NULL ? "a plan file (--plan)" : "--base-on-disk always");
-  return NEAP_OK;
-}
-
 static int own_rank(const struct neap_session *s) { return s->options.collective->rank; }
 
 /* ---- The whole programs ---- */
@@ -75,13 +53,11 @@ static neap_status lower_whole(struct neap_session *s, const struct neap_graph *
   const struct lowered *step = p->whole[PROGRAM_STEP];
   neap_status status = graph_begin_step(step->graph, &optimizer, &begin);
   if (status == NEAP_OK) status = graph_end_step(step->graph, &optimizer, &end);
-  if (status == NEAP_OK)
-    status = lower(begin, step->backend, &lowering, step, &p->whole[PROGRAM_BEGIN]);
+  if (status == NEAP_OK) status = lower(begin, step->backend, &lowering, step, &p->whole[PROGRAM_BEGIN]);
   if (status == NEAP_OK) status = lower(end, step->backend, &lowering, step, &p->whole[PROGRAM_END]);
   neap_graph_free(begin);
   neap_graph_free(end);
-  if (status == NEAP_OK)
-    status = lower_evaluation(graph, &s->options, step, 0, &p->whole[PROGRAM_EVALUATE]);
+  if (status == NEAP_OK) status = lower_evaluation(graph, &s->options, step, 0, &p->whole[PROGRAM_EVALUATE]);
   return status;
 }
 
@@ -151,9 +127,9 @@ static neap_status hand_schedule(const struct neap_collective *c, struct pipelin
   }
   TRY(collective_broadcast(c, 0, schedule->parts, (uint64_t)own.part_count * sizeof *schedule->parts));
   TRY(collective_broadcast(c, 0, schedule->task_start, (ranks + 1) * sizeof *schedule->task_start));
-  return collective_broadcast(
-      c, 0, schedule->tasks,
-      (uint64_t)own.part_count * (uint64_t)own.micro_batches * sizeof *schedule->tasks);
+  return collective_broadcast(c, 0, schedule->tasks,
+                              (uint64_t)own.part_count * (uint64_t)own.micro_batches *
+                                  sizeof *schedule->tasks);
 }
 
 static neap_status schedule_together(struct neap_session *s, const struct neap_graph *graph,
@@ -216,7 +192,8 @@ static neap_status set_slots(struct neap_session *s, struct own_value *own) {
 
 static bool is_on_rank(const struct pieces *pieces, const struct piece_value *value, int rank) {
   bool on = value->maker >= 0 && pieces->pieces[value->maker].rank == rank;
-  for (int32_t i = 0; i < pieces->count; i++) on = on || (value->readers[i] && pieces->pieces[i].rank == rank);
+  for (int32_t i = 0; i < pieces->count; i++)
+    on = on || (value->readers[i] && pieces->pieces[i].rank == rank);
   return on;
 }
 
@@ -255,9 +232,9 @@ static neap_status find_variables(struct neap_session *s, enum program_kind kind
   p->variables[kind] = list;
   for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
     const int32_t of = pipeline_variable(&p->pieces, kind, t);
-    list[t] = of < 0 ? (struct part_variable){-1, false}
-                     : (struct part_variable){p->pieces.owner[of],
-                                              (p->pieces.present[of] >> own_rank(s) & 1) == 0};
+    list[t] =
+        of < 0 ? (struct part_variable){-1, false}
+               : (struct part_variable){p->pieces.owner[of], (p->pieces.present[of] >> own_rank(s) & 1) == 0};
   }
   return NEAP_OK;
 }
@@ -272,13 +249,12 @@ static neap_status cut_piece(struct neap_session *s, enum program_kind kind, int
   for (int32_t i = 0; i < p->own_count; i++) {
     const struct piece_value *value = &p->pieces.values[p->own[i].value];
     const struct lowered *whole = p->whole[value->program];
-    values[i] = (struct part_value){
-        .name = region_format(&region, "pipeline.%d", i),
-        .tensor = whole->graph->tensors.data[value->tensor],
-        .format = whole->formats[value->tensor],
-        .copies = p->own[i].copies,
-        .id = piece >= 0 && value->program == kind ? value->tensor : -1,
-        .stored = piece >= 0 && value->maker == piece};
+    values[i] = (struct part_value){.name = region_format(&region, "pipeline.%d", i),
+                                    .tensor = whole->graph->tensors.data[value->tensor],
+                                    .format = whole->formats[value->tensor],
+                                    .copies = p->own[i].copies,
+                                    .id = piece >= 0 && value->program == kind ? value->tensor : -1,
+                                    .stored = piece >= 0 && value->maker == piece};
     if (values[i].name == NULL) {
       region_free(&region);
       return neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
@@ -355,7 +331,7 @@ static neap_status plan_piece(const struct neap_session *s, struct session_progr
   if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
   neap_plan_free(program->plan);
   program->plan = plan;
-  const uint64_t needs = plan != NULL    ? plan->arena_bytes
+  const uint64_t needs = plan != NULL   ? plan->arena_bytes
                          : smallest > 0 ? smallest - step->resident_bytes
                                         : 0;
   if (needs > *least) *least = needs;
@@ -377,7 +353,8 @@ static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t ar
   return status;
 }
 
-/* Sets the session's plan, the one with the largest arena of the step's, and what keeping everything takes. */
+/* Sets the session's plan, the one with the largest arena of the step's, and what keeping everything takes.
+ */
 static neap_status set_plan(struct neap_session *s) {
   struct pipeline *p = s->pipeline;
   uint64_t most = 0;
@@ -476,7 +453,8 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   struct pipeline *p = s->pipeline;
   s->options.base_on_disk = NEAP_DISK_NEVER;
   s->variant = s->options.variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : s->options.variant;
-  neap_status status = lower_whole(s, graph);
+  neap_status status = settle_share(graph, &s->options); /* of what one process needs */
+  if (status == NEAP_OK) status = lower_whole(s, graph);
   if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
   TRY(collective_share_status(c, status));
   s->budget = budget_of(s, reserve);
@@ -501,8 +479,7 @@ neap_status pipeline_bind(struct neap_session *s) {
   uint64_t *places = region_alloc(&p->region, (size_t)p->own_count + 1, sizeof *places);
   p->windows.offset = region_alloc(&p->region, (size_t)p->own_count + 1, sizeof *places);
   RETURN_IF(!places || !p->windows.offset, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-  for (int32_t i = 0; i < p->own_count; i++)
-    places[i] = p->own[i].place = session_place(s, first + i);
+  for (int32_t i = 0; i < p->own_count; i++) places[i] = p->own[i].place = session_place(s, first + i);
   p->windows.first = places;
   p->windows.count = p->own_count;
   p->windows.begin = p->own_count > 0 ? places[0] : 0;
@@ -585,7 +562,8 @@ static neap_status send_round(struct neap_session *s, struct message *list, int3
  * micro-batch. Every rank makes the call. */
 static neap_status send_values(struct neap_session *s, const int32_t *made, const int32_t *micro_batches) {
   struct pipeline *p = s->pipeline;
-  struct message *list = malloc(((size_t)p->pieces.value_count * (size_t)p->schedule.ranks + 1) * sizeof *list);
+  struct message *list =
+      malloc(((size_t)p->pieces.value_count * (size_t)p->schedule.ranks + 1) * sizeof *list);
   int32_t count = 0;
   neap_status status = NEAP_OK;
   RETURN_IF_NULL(list);

@@ -1,19 +1,14 @@
-/* Sessions whose ranks divide the step by depth (options.pipeline): each rank has the weights and states of its
- * blocks, and runs their pieces for one micro-batch after another. The bits are those of one process with as
- * many micro-batches. */
+/* Sessions whose ranks divide the step by depth (options.pipeline): each rank has the weights and states of
+ * its blocks, and runs their pieces for one micro-batch after another. The bits are those of one process with
+ * as many micro-batches. */
 #ifndef NEAP_RUN_PIPELINE_RUN_H
 #define NEAP_RUN_PIPELINE_RUN_H
 
 #include "run/session.h"
 
-/* Returns true if ranks divide a step by its depth. */
-bool is_pipeline(const struct neap_session_options *options);
-
-/* Fails unless a session with these options can be a pipeline. */
-neap_status check_pipeline(const struct neap_session_options *options);
-
-/* Chooses the schedule on rank 0, and plans this rank's pieces: sets main, plan, budget, keep_all and programs
- * of the session. Every rank makes the call. `*smallest` (may be NULL): set after NEAP_OVER_BUDGET. */
+/* Chooses the schedule on rank 0, and plans this rank's pieces: sets main, plan, budget, keep_all and
+ * programs of the session. Every rank makes the call. `*smallest` (may be NULL): set after NEAP_OVER_BUDGET.
+ */
 neap_status pipeline_plan(struct neap_session *session, const struct neap_graph *graph, uint64_t reserve,
                           uint64_t *smallest);
 

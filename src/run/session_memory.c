@@ -66,8 +66,8 @@ uint64_t session_place(const struct neap_session *s, int32_t tensor) {
 
 static struct byte_share own_bytes(const struct neap_session *s, const struct lowered *l, int32_t tensor) {
   if (l->graph->tensors.data[tensor].elsewhere)
-    return (struct byte_share){
-        0, 0, l->backend->format_bytes(&l->graph->tensors.data[tensor], l->formats[tensor])};
+    return (struct byte_share){0, 0,
+                               l->backend->format_bytes(&l->graph->tensors.data[tensor], l->formats[tensor])};
   return byte_share_of_rank(l->backend, &l->graph->tensors.data[tensor], l->formats[tensor],
                             s->ranks != NULL ? s->ranks->collective->rank : 0);
 }
@@ -144,9 +144,8 @@ neap_status session_export(const struct neap_session *s, const struct lowered *l
     status = l->backend->export_variable(l->state, given, l->formats[tensor], base + place, plain);
     device_leave(&s->memory);
   }
-  return given->lies_on > 0
-             ? give_all(s, given, status, plain, (uint64_t)given->elements * sizeof *plain)
-             : status;
+  return given->lies_on > 0 ? give_all(s, given, status, plain, (uint64_t)given->elements * sizeof *plain)
+                            : status;
 }
 
 neap_status session_import(struct neap_session *s, const struct lowered *l, int32_t tensor,
@@ -168,8 +167,7 @@ neap_status session_read_bytes(const struct neap_session *s, int32_t tensor, voi
   const uint64_t place = session_place(s, tensor);
   const struct tensor *given = &s->main->graph->tensors.data[tensor];
   if (is_shared(s->main, tensor)) return gather_shares(s, s->main, tensor, place, own, bytes);
-  const neap_status status =
-      is_owner(s, given) ? device_read(&s->memory, place, bytes, own.whole) : NEAP_OK;
+  const neap_status status = is_owner(s, given) ? device_read(&s->memory, place, bytes, own.whole) : NEAP_OK;
   return given->lies_on > 0 ? give_all(s, given, status, bytes, own.whole) : status;
 }
 

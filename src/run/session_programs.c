@@ -1,5 +1,4 @@
 /* Creates sessions and runs their programs. */
-#include "run/session_programs.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,27 +15,10 @@
 #include "run/prefetch.h"
 #include "run/session_memory.h"
 #include "run/session_ranks.h"
+#include "run/session_run.h"
 #include "run/variables.h"
 
 /* ---- Evaluation ---- */
-
-neap_status lower_evaluation(const struct neap_graph *graph, const struct neap_session_options *options,
-                             const struct lowered *training, int64_t outputs, struct lowered **out) {
-  struct lower_options lowering = lower_options_of(options);
-  struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL, *gathering = NULL;
-  lowering.outputs = outputs;
-  TRY(make_forward_graph(graph, options, &forward));
-  neap_status status = rewrite_prune(forward, outputs, &pruned);
-  if (status == NEAP_OK) status = rewrite_evaluation(pruned, &evaluation);
-  if (status == NEAP_OK && shards_all(options)) status = rewrite_gather(evaluation, &gathering);
-  if (status == NEAP_OK)
-    status = lower(gathering != NULL ? gathering : evaluation, backend_of(options), &lowering, training, out);
-  neap_graph_free(gathering);
-  neap_graph_free(evaluation);
-  neap_graph_free(pruned);
-  neap_graph_free(forward);
-  return status;
-}
 
 /* Returns the elements of the largest output that has at most `limit`; 0: none exists. */
 static int64_t largest_output(const struct neap_graph *graph, int64_t limit) {
@@ -118,32 +100,6 @@ static neap_status make_around(struct neap_session *s, uint64_t *smallest) {
 
 /* ---- Programs ---- */
 
-/* Finds the places of a program's resident tensors: those of their namesakes in the main one, in the same
- * order. */
-static neap_status find_residents(struct neap_session *s, const struct neap_step *step, uint64_t **out) {
-  const struct neap_step *all = s->main->step;
-  uint64_t *place = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *place);
-  RETURN_IF_NULL(place);
-  for (int32_t t = 0, mine = 0; t < step->tensor_count; t++) {
-    place[t] = NOWHERE;
-    if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
-    while (mine < all->tensor_count && (all->tensors[mine].role == NEAP_ROLE_VALUE ||
-                                        strcmp(all->tensors[mine].name, step->tensors[t].name) != 0))
-      mine++;
-    RETURN_IF(mine == all->tensor_count, NEAP_INTERNAL, "session: '%s' has no memory", step->tensors[t].name);
-    place[t] = s->resident[mine++];
-  }
-  *out = place;
-  return NEAP_OK;
-}
-
-neap_status make_program(struct neap_session *s, struct session_program *p) {
-  uint64_t *residents;
-  if (p->lowered == NULL) return NEAP_OK;
-  TRY(find_residents(s, p->lowered->step, &residents));
-  return program_create(&s->region, p->lowered, p->plan, residents, s->plan->resident_bytes, &p->program);
-}
-
 static neap_status make_programs(struct neap_session *s) {
   for (int kind = 0; kind < PROGRAM_COUNT; kind++) TRY(make_program(s, &s->programs[kind]));
   return NEAP_OK;
@@ -212,8 +168,9 @@ static neap_status make_shape(struct neap_session *s, const neap_graph *graph, s
 neap_status neap_session_add_graph(neap_session *s, const neap_graph *graph, int *index) {
   RETURN_IF(s == NULL || graph == NULL || index == NULL, NEAP_INVALID_ARGUMENT,
             "neap_session_add_graph: session, graph or index is NULL");
-  RETURN_IF(s->pipeline != NULL, NEAP_UNSUPPORTED,
-            "--pipeline: all micro-batches must have one size and one length; give --drop-last on, or --length");
+  RETURN_IF(
+      s->pipeline != NULL, NEAP_UNSUPPORTED,
+      "--pipeline: all micro-batches must have one size and one length; give --drop-last on, or --length");
   RETURN_IF(s->programs[PROGRAM_STEP].lowered == NULL || graph->loss < 0, NEAP_INVALID_ARGUMENT,
             "session of '%s': another graph must be for training, but this session only predicts",
             s->main->graph->name);
@@ -406,104 +363,12 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 
 /* ---- Steps ---- */
 
-/* Reads a scalar of real numbers from the session's memory. */
-static neap_status read_scalar(const struct neap_session *s, uint64_t place, neap_dtype dtype,
-                               double *value) {
-  double data; /* room for any type */
-  TRY(device_read(&s->memory, place, &data, dtype_bytes(dtype, 1)));
-  *value = dtype_real(dtype, &data, 0);
-  return NEAP_OK;
-}
-
-/* Returns the largest gradient of the type: f16 stores cut larger ones to it; other types have infinity. */
-static float largest_gradient(const neap_session *s) {
-  static const float largest_f16 = 65504;
-  return s->options.precision == NEAP_F16 ? largest_f16 : INFINITY;
-}
-
-/* Counts the labels that the loss is the mean of; -1: not known. */
-static neap_status count_labels(const neap_session *s, const struct program *program, int64_t *counted) {
-  enum { PART = 1024 };
-  int32_t labels[PART];
-  *counted = program->labels != NOWHERE ? 0 : -1;
-  for (int64_t first = 0; first < program->label_count; first += PART) {
-    const int64_t left = program->label_count - first, count = left < PART ? left : PART;
-    TRY(device_read(&s->memory,
-                    program_place(program, program->labels) + (uint64_t)first * sizeof *labels, labels,
-                    (uint64_t)count * sizeof *labels));
-    for (int64_t i = 0; i < count; i++)
-      *counted += labels[i] >= 0 && labels[i] < program->classes && labels[i] != program->ignored;
-  }
-  return NEAP_OK;
-}
-
-/* Reads the results of a program with a loss. */
-static neap_status read_result(const neap_session *s, const struct program *program,
-                               neap_step_result *result) {
-  const struct neap_graph *graph = program->lowered->graph;
-  int32_t correct = 0;
-  *result = (neap_step_result){.gradient_norm = -1};
-  TRY(read_scalar(s, program->loss, graph->tensors.data[graph->loss].dtype, &result->loss));
-  if (program->correct != NOWHERE) TRY(device_read(&s->memory, program->correct, &correct, sizeof correct));
-  result->correct = correct;
-  return count_labels(s, program, &result->counted);
-}
-
-static int32_t parts_of(const neap_session *s) { return s->parts > 0 ? s->parts : s->options.micro_batches; }
-
-/* Returns the number of processes that divide the micro-batches of a step. */
-static int32_t ranks_of(const neap_session *s) {
-  return s->ranks != NULL && s->pipeline == NULL ? s->ranks->collective->size : 1;
-}
-
-/* Returns how many have a micro-batch in this round; before and after the micro-batches all. */
-static int32_t active_ranks(const neap_session *s, enum program_kind kind) {
-  const int32_t all = ranks_of(s), left = parts_of(s) - s->micro_batch;
-  return kind == PROGRAM_STEP && left < all ? left : all;
-}
-
-neap_status session_run(struct neap_session *s, const struct session_program *given, enum program_kind kind,
-                        struct run_numbers numbers, neap_step_result *result) {
-  const struct program *program = &given->program;
-  const struct run_context context = {.seed = s->options.seed,
-                                      .step = s->steps,
-                                      .learning_rate = numbers.learning_rate,
-                                      .micro_batch = numbers.micro_batch,
-                                      .ranks = s->pipeline == NULL ? s->ranks : NULL,
-                                      .awaited = s->ranks != NULL,
-                                      .micro_batches = s->options.micro_batches,
-                                      .parts = parts_of(s),
-                                      .loss_share = numbers.share,
-                                      .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
-                                      .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
-                                      .overflowed = &s->overflowed,
-                                      .rows = {transfer_read_rows, s->transfer}};
-  const struct neap_graph *graph = program->lowered->graph;
-  s->ran = PROGRAM_COUNT;
-  if (context.ranks != NULL) s->ranks->active = active_ranks(s, kind);
-  const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
-                                      s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
-  if (ran == NEAP_INTERRUPTED) give_up(s);
-  TRY(ran);
-  s->ran = kind;
-  if (ranks_idle(&context)) {
-    if (result != NULL) *result = (neap_step_result){.gradient_norm = -1};
-    return NEAP_OK;
-  }
-  if (program->norm != NOWHERE) {
-    double squares;
-    TRY(read_scalar(s, program->norm, graph->tensors.data[graph->norm].dtype, &squares));
-    s->gradient_norm = sqrt(squares);
-  }
-  return result != NULL && program->loss != NOWHERE ? read_result(s, program, result) : NEAP_OK;
-}
-
 static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
                        neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
-  const int32_t rank = ranks_of(s) > 1 && kind == PROGRAM_STEP ? s->ranks->collective->rank : 0;
+  const int32_t rank = session_batch_ranks(s) > 1 && kind == PROGRAM_STEP ? s->ranks->collective->rank : 0;
   return session_run(s, &s->programs[kind], kind,
                      (struct run_numbers){s->micro_batch + rank, learning_rate, share}, result);
 }
@@ -554,8 +419,8 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   const bool parts = s->pipeline != NULL || s->programs[PROGRAM_BEGIN].lowered != NULL;
   if (s->micro_batch == 0) TRY(give_up_begin(s));
   TRY(s->pipeline != NULL ? take_part(s, share, result) : run_part(s, learning_rate, share, result));
-  s->micro_batch += parts ? ranks_of(s) : 0;
-  if (parts && s->micro_batch < parts_of(s)) return NEAP_OK;
+  s->micro_batch += parts ? session_batch_ranks(s) : 0;
+  if (parts && s->micro_batch < session_parts(s)) return NEAP_OK;
   if (s->pipeline != NULL) TRY(pipeline_run_step(s, learning_rate, result));
   s->micro_batch = 0;
   s->gradient_norm = parts ? -1 : s->gradient_norm;
@@ -576,8 +441,8 @@ static neap_status evaluate(neap_session *s, neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   TRY(session_send_inputs(s));
   TRY(averages_swap(s));
-  const neap_status status =
-                        s->pipeline != NULL ? pipeline_evaluate(s, result) : run(s, PROGRAM_EVALUATE, 0, 1, result),
+  const neap_status status = s->pipeline != NULL ? pipeline_evaluate(s, result)
+                                                 : run(s, PROGRAM_EVALUATE, 0, 1, result),
                     swapped = averages_swap(s);
   return status != NEAP_OK ? status : swapped;
 }

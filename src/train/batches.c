@@ -103,8 +103,8 @@ static neap_status run_part(struct training *t, const struct shape_of_step *step
   TRY(neap_session_select(t->session, training_part_graph(t, step->bucket, t->data.filled)));
   const double share = share_of(t, step, counted, weight);
   TRY(neap_session_micro_step(t->session, (float)rate, (float)share, micro));
-  *training_part_result(t, part) =
-      (struct part_result){.loss = share * micro->loss, .share = share, .correct = micro->correct, .labels = micro->counted};
+  *training_part_result(t, part) = (struct part_result){
+      .loss = share * micro->loss, .share = share, .correct = micro->correct, .labels = micro->counted};
   return NEAP_OK;
 }
 

@@ -20,7 +20,6 @@
 #include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
-#include "run/pipeline_run.h"
 #include "train/training_ranks.h"
 
 neap_status training_check(const neap_train_options *options) {

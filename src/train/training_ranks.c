@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collective/agree.h"
+#include "run/choose.h"
 #include "run/pipeline_run.h"
 
 static const struct neap_collective *collective_of(const struct training *t) {

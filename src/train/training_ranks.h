@@ -9,8 +9,8 @@
 int32_t training_ranks(const struct training *t);
 int32_t training_rank(const struct training *t);
 
-/* Return the number of processes that divide the micro-batches, and which this one is. The ranks of a pipeline
- * all take all micro-batches, so that each is the only one. */
+/* Return the number of processes that divide the micro-batches, and which this one is. The ranks of a
+ * pipeline all take all micro-batches, so that each is the only one. */
 int32_t training_batch_ranks(const struct training *t);
 int32_t training_batch_rank(const struct training *t);
 

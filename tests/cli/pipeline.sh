@@ -23,3 +23,53 @@ for options in "--budget available" "--budget 50%" "--time-limit 1" "--planner e
   read -ra given <<<"$options"
   expect 2 "$neap" plan "${step[@]}" "${given[@]}"
 done
+
+# A run of a pipeline has the bits of one process, in every family that is a chain of blocks; planned bytes are those measured.
+for _ in $(seq 400); do echo "a text of few words, $RANDOM of them"; done >text.txt
+text=(--data text:text.txt --length 16 --batch 8 --micro-batch 2)
+while read -r model options; do
+  read -ra given <<<"$options"
+  run=("$neap" train --model "$model" --threads 1 --seed 3 --steps 3 "${given[@]}")
+  [[ $options == *synthetic* ]] || run+=("${text[@]}")
+  expect 0 "${run[@]}" --json
+  weights=$(field weights_sha256) loss=$(field loss) test_loss=$(field test_loss)
+  for ranks in 2 4; do
+    expect 0 "${run[@]}" --processes $ranks --pipeline $ranks --json
+    same "$(field weights_sha256)" "$weights" "weights of a pipeline of $ranks ranks: $model $options"
+    same "$(field loss)" "$loss" "the loss of a pipeline of $ranks ranks: $model $options"
+    same "$(field test_loss)" "$test_loss" "the test loss of a pipeline of $ranks ranks: $model $options"
+    same "$(field measured_peak_bytes)" "$(field planned_peak_bytes)" "the measured peak of a pipeline of $ranks ranks: $model $options"
+  done
+done <<'END'
+gpt-4x32x2 --optimizer adamw --clip-norm 0.5 --dropout 0.1
+gpt-4x32x2 --lora 4 --budget min
+gpt-4x32x2 --optimizer adam --budget 70%
+llama-4x32x4x2 --precision bf16 --master --budget max
+bert-4x32x2 --optimizer lion --shuffle off
+preresnet-20 --data synthetic:images=200 --batch 8 --micro-batch 1 --classes 10
+END
+
+# It goes on in one process, and a run of one process goes on as a pipeline; a wrong option is reported once.
+run=("$neap" train --model gpt-4x32x2 --threads 1 --seed 3 "${text[@]}" --schedule constant --evaluate off)
+expect 0 "${run[@]}" --steps 6 --json
+six=$(field weights_sha256)
+expect 0 "${run[@]}" --steps 3 --processes 3 --pipeline 3 --out piped
+expect 0 "$neap" train --resume piped --steps 6 --json
+same "$(field weights_sha256)" "$six" "weights of a run that began as a pipeline"
+expect 0 "${run[@]}" --steps 3 --out alone
+expect 0 "$neap" train --resume alone --steps 6 --processes 2 --pipeline 2 --json
+same "$(field weights_sha256)" "$six" "weights of a run that went on as a pipeline"
+while read -r status words options; do
+  read -ra given <<<"$options"
+  expect "$status" "${run[@]}" --steps 2 "${given[@]}"
+  says "${words//_/ }"
+  [ "$(grep -c "^neap: " err)" = 1 ] || fail "it is told $(grep -c "^neap: " err) times that $options is wrong"
+done <<'END'
+2 it_needs_as_many_processes_(got_1) --pipeline 2
+2 it_needs_as_many_processes_(got_3) --pipeline 2 --processes 3
+2 one_micro-batch --pipeline 2 --processes 2 --micro-batch 8
+3 the_smallest_that_can --pipeline 2 --processes 2 --budget 1KB
+END
+expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget 1KB --json
+smallest=$(field smallest_budget_bytes)
+expect 0 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget "$smallest" --json

@@ -180,6 +180,7 @@ class SessionOptions(ctypes.Structure):
         ("byte_input", ByteInput),
         ("base_on_disk", c_int),
         ("shard", c_int),
+        ("pipeline", c_int32),
     ]
 
 

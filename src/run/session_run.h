@@ -1,8 +1,18 @@
-/* What programs of a session and its pieces have in common. */
-#ifndef NEAP_RUN_SESSION_PROGRAMS_H
-#define NEAP_RUN_SESSION_PROGRAMS_H
+/* Makes and runs the programs of a session, or pieces of them. */
+#ifndef NEAP_RUN_SESSION_RUN_H
+#define NEAP_RUN_SESSION_RUN_H
 
 #include "run/session.h"
+
+/* Returns the micro-batches of the current step. */
+static inline int32_t session_parts(const struct neap_session *s) {
+  return s->parts > 0 ? s->parts : s->options.micro_batches;
+}
+
+/* Returns the number of processes that divide the micro-batches of a step. */
+static inline int32_t session_batch_ranks(const struct neap_session *s) {
+  return s->ranks != NULL && s->pipeline == NULL ? s->ranks->collective->size : 1;
+}
 
 /* Lowers the evaluation of a graph; variables keep the formats of `training`. `outputs`: as in
  * lower_options. */

@@ -309,9 +309,10 @@ class Steps:
         return planned
 
     def _plan_of(self, step: neap.Step) -> neap.Plan:
-        """Within the budget; a share, or the least, is at least the memory that larger shapes have taken already."""
+        """Within the budget; a share, or the least, is at least the memory that larger shapes have taken already, whether their calls
+        are the same or not (a loop over time has other calls at each length)."""
         owner = self.owner
-        there = max((p.bytes for p in self.plans), default=0)
+        there = max((p.bytes for p in (*self.plans, *owner.all_plans())), default=0)
         _, fraction = parse_budget(owner.budget)
         if there and (fraction is not None or owner.budget == "min"):
             share = int((fraction or 0) * step.keep_all_bytes)

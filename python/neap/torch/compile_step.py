@@ -7,7 +7,7 @@ import gc
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from . import allocator, measure
 from .advice import cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
-from .captured import Ready, Steps, extras_of
+from .captured import Planned, Ready, Steps, extras_of
 from .family import moving, numbers_of
 from .graph import CannotTrace
 from .head import find_head
@@ -101,6 +101,10 @@ class CompiledStep:
         if self.budget == "min" or size == 0:
             return planned
         return min(size, step.keep_all_bytes) if self.budget == "max" else size
+
+    def all_plans(self) -> Iterator[Planned]:
+        """Those of all captures."""
+        return (plan for kind in self.kinds.values() for steps in kind.steps.values() for plan in steps.plans)
 
     def plan_of(self, step: neap.Step, budget: int | str) -> neap.Plan:
         try:

@@ -357,6 +357,41 @@ def test_plans_of_larger_shapes_serve_smaller_ones():
     assert [len(steps.plans) for kind in step.kinds.values() for steps in kind.steps.values()] == [1]
 
 
+class Loop(nn.Module):
+    """A loop over time: each length has other calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(64, 64)
+
+    def forward(self, x):
+        h = x[:, 0].expand(-1, 64)
+        for t in range(1, x.shape[1]):
+            h = torch.tanh(self.cell(h) + x[:, t])
+        return h
+
+
+def test_a_share_of_a_larger_shape_serves_a_smaller_one_with_other_calls():
+    """The smaller shape is nearly all weights: less than all of it is too little, but the memory of the larger one is there."""
+    torch.manual_seed(0)
+    model, long, short = Loop(), torch.randn(64, 40, 1), torch.randn(4, 2, 1)
+    eager = copy.deepcopy(model)
+    step = neap.torch.compile_step(
+        model, lambda m, x: m(x).square().mean(), torch.optim.SGD(model.parameters(), 0.1), budget="60%"
+    )
+    other = torch.optim.SGD(eager.parameters(), 0.1)
+    for x in (long, short, long, short):
+        step(x)
+        other.zero_grad()
+        eager(x).square().mean().backward()
+        other.step()
+    with pytest.raises(neap.OverBudget):
+        neap.torch.compile_step(
+            model, lambda m, x: m(x).square().mean(), torch.optim.SGD(model.parameters(), 0.1), budget="60%"
+        )(short)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), eager.parameters(), strict=True))
+
+
 def test_short_last_batches():
     model = encoder()
     step = neap.torch.compile_step(model, mean_of, helpers.sgd(model.parameters()), budget="min")

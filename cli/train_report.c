@@ -123,6 +123,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   print_weights(f, s, progress);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
+  if (progress->stages != NULL)
+    fprintf(f, "pipeline      of %d ranks, blocks of each stage from the last: %s\n", (int)session->pipeline,
+            progress->stages);
   const bool images = strcmp(progress->records, "images") == 0;
   fprintf(f, "arithmetic    %s, stored in %s%s%s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),

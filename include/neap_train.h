@@ -42,6 +42,9 @@ typedef struct neap_train_progress {
    * another version: the first of those kernels and of the present ones, for people. The last bits then
    * differ from those of a run without the stop. Lives as long as the run. NULL: the kernels are the same. */
   const char *other_kernels;
+  /* Of a pipeline the stages from the last to the first: how many blocks each has, with r where it recomputes
+   * them. NULL: no pipeline. */
+  const char *stages;
   const char *combination; /* the techniques in use, as in neap_train_result */
   /* Before the first step: a text of the data whose byte-order mark was skipped; NULL: no file has one. */
   const char *marked_file;

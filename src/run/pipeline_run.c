@@ -38,6 +38,7 @@ struct pipeline {
   float *shares;             /* by micro-batch */
   neap_step_result *results; /* by micro-batch */
   int32_t loss_rank;
+  const char *stages; /* session_stages() */
 };
 
 static int own_rank(const struct neap_session *s) { return s->options.collective->rank; }
@@ -444,6 +445,18 @@ static void take_largest(struct neap_session *s) {
       s->plan->arena_bytes = p->programs[i].plan->arena_bytes;
 }
 
+static neap_status describe_stages(struct pipeline *p) {
+  p->stages = "";
+  for (int32_t i = 0; i < p->schedule.part_count; i++) {
+    const struct pipeline_part *part = &p->schedule.parts[i];
+    if (part->pass == PIPELINE_FORWARD) continue;
+    p->stages = region_format(&p->region, "%s%s%d%s", p->stages, p->stages[0] != '\0' ? "+" : "",
+                              (int)(part->end - part->begin), part->recompute ? "r" : "");
+    RETURN_IF_NULL(p->stages);
+  }
+  return NEAP_OK;
+}
+
 neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
                           uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
@@ -468,7 +481,7 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   p->shares = region_alloc(&p->region, micro_batches, sizeof *p->shares);
   p->results = region_alloc(&p->region, micro_batches, sizeof *p->results);
   RETURN_IF(!p->shares || !p->results, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-  return NEAP_OK;
+  return describe_stages(p);
 }
 
 /* ---- Places ---- */
@@ -717,4 +730,15 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
 
 const neap_step_result *session_part_results(const struct neap_session *s) {
   return s->pipeline != NULL ? s->pipeline->results : NULL;
+}
+
+const char *session_stages(const struct neap_session *s) {
+  return s->pipeline != NULL ? s->pipeline->stages : NULL;
+}
+
+uint64_t pipeline_value_bytes(const struct neap_session *s) {
+  const struct pipeline *p = s->pipeline;
+  uint64_t bytes = 0;
+  for (int32_t i = 0; i < p->own_count; i++) bytes += (uint64_t)p->own[i].copies * p->own[i].bytes;
+  return bytes;
 }

@@ -30,6 +30,13 @@ neap_status pipeline_run_end(struct neap_session *session, float learning_rate);
 /* Evaluates; every rank gets the result. */
 neap_status pipeline_evaluate(struct neap_session *session, neap_step_result *result);
 
+/* Returns the bytes of all values that pieces pass on, for all micro-batches that have them at once. */
+uint64_t pipeline_value_bytes(const struct neap_session *session);
+
+/* Returns the stages from the last to the first, as `neap plan --pipeline` prints them: how many blocks each
+ * has, with r where it recomputes them; NULL: the session is no pipeline. */
+const char *session_stages(const struct neap_session *session);
+
 /* Returns the results of the last step, by micro-batch; NULL: the session is no pipeline. */
 const neap_step_result *session_part_results(const struct neap_session *session);
 

@@ -522,4 +522,8 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
     if (tensor->role == NEAP_ROLE_STATE) memory->states += tensor->bytes;
     if (tensor->role == NEAP_ROLE_INPUT) memory->inputs += tensor->bytes;
   }
+  const uint64_t values = s->pipeline != NULL ? pipeline_value_bytes(s) : 0;
+  memory->states -= values; /* they are states for the pieces, activations and gradients for people */
+  memory->resident -= values;
+  memory->arena += values;
 }

@@ -10,6 +10,7 @@
 #include "base/stop.h"
 #include "fit/combination.h"
 #include "run/give_up.h"
+#include "run/pipeline_run.h"
 #include "run/variables.h"
 #include "train/batches.h"
 #include "train/epochs.h"
@@ -157,6 +158,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     neap_session_memory(t->session, &memory);
     progress->memory = &memory;
     progress->other_kernels = t->other_kernels;
+    progress->stages = session_stages(t->session);
     progress->marked_file = t->data.source.marked_file;
     progress->longest = t->data.source.longest;
     progress->new_layers = t->new_layers;

@@ -201,6 +201,7 @@ typedef struct neap_session_options {
    * of its blocks, and budgets are for it. micro_batches must be at least 2. The bits are those of one
    * process. */
   int32_t pipeline;
+  const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL: ours */
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -41,9 +41,9 @@ static neap_status make(const neap_step *step, const struct pipeline_way *way, s
   TRY(pipeline_blocks_find(&p->chain, &p->region, &p->problem));
   TRY(way->make(&p->problem, &p->best));
   RETURN_IF(!p->best.found, NEAP_UNSUPPORTED,
-            "pipeline: %s has no schedule of %d blocks, %d ranks and %d "
-            "micro-batches",
-            way->name, p->problem.block_count, p->problem.ranks, p->problem.micro_batches);
+            "pipeline: %s has no schedule of %d blocks, %d ranks and %d micro-batches%s; take another way",
+            way->name, p->problem.block_count, p->problem.ranks, p->problem.micro_batches,
+            p->problem.fixed ? " in which each part stays on one rank and takes micro-batches in order" : "");
   TRY(pipeline_check(&p->problem, &p->best.schedule));
   return pipeline_simulate(&p->problem, &p->best.schedule, &p->region, &p->result);
 }

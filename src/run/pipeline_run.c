@@ -90,6 +90,7 @@ static neap_status divide(const struct neap_session *s, const neap_step *step, u
   const struct lower_options lowering = lower_options_of(&s->options);
   neap_pipeline *made;
   const neap_pipeline_options options = {
+      .way = s->options.pipeline_way,
       .ranks = s->options.pipeline,
       .micro_batches = s->options.micro_batches,
       .bandwidth = lowering.roofline.exchange > 0 ? lowering.roofline.exchange : usual_roofline.exchange,

@@ -153,6 +153,23 @@ static void test_bits(void **state) {
   neap_graph_free(graph);
 }
 
+/* Every way to order tasks whose parts stay on one rank, keeping what backward reads or making it again. */
+static void test_ways(void **state) {
+  (void)state;
+  static const char *const ways[] = {"gpipe", "1f1b", "interleaved"};
+  neap_graph *graph = build(6);
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+    for (int least = 0; least < 2; least++) {
+      struct rank_run like = {.graph = graph, .options = cases[4].options};
+      like.options.micro_batches = 6;
+      like.options.planner = "evict";
+      like.options.pipeline_way = ways[i];
+      like.options.budget = least ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX;
+      check(ways[i], like, 3);
+    }
+  neap_graph_free(graph);
+}
+
 /* A step with fewer micro-batches than the schedule has. */
 static void test_short_step(void **state) {
   (void)state;
@@ -277,6 +294,10 @@ static void test_refusals(void **state) {
       {{.pipeline = 2, .micro_batches = 4, .sparse_density = 0.5}, NEAP_UNSUPPORTED, "--sparse"},
       {{.pipeline = 2, .micro_batches = 4, .shard = NEAP_SHARD_ALL}, NEAP_UNSUPPORTED, "--shard all"},
       {{.pipeline = 2, .micro_batches = 4, .plan_file = "plan"}, NEAP_UNSUPPORTED, "--plan"},
+      {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "no"}, NEAP_INVALID_ARGUMENT, "unknown way 'no'"},
+      {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "roundpipe"},
+       NEAP_UNSUPPORTED,
+       "roundpipe has no"},
   };
   neap_graph *graph = build(4);
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -294,8 +315,8 @@ static void test_refusals(void **state) {
 
 int run_test_pipeline_run(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits),  cmocka_unit_test(test_short_step), cmocka_unit_test(test_budgets),
-      cmocka_unit_test(test_files), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_bits),    cmocka_unit_test(test_ways),  cmocka_unit_test(test_short_step),
+      cmocka_unit_test(test_budgets), cmocka_unit_test(test_files), cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

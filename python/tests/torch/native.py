@@ -181,6 +181,7 @@ class SessionOptions(ctypes.Structure):
         ("base_on_disk", c_int),
         ("shard", c_int),
         ("pipeline", c_int32),
+        ("pipeline_way", c_char_p),
     ]
 
 

@@ -402,6 +402,7 @@ static void test_settings(void **state) {
   TAKEN(neap_setting_at(0, NULL));
   TAKEN(neap_setting_find(NULL));
   TAKEN((neap_train_options_resolve(NULL), 0));
+  TAKEN((neap_train_options_divide_budget(NULL), 0));
   REFUSED(neap_setting_read(NULL, "1", &options));
   REFUSED(neap_setting_read(&setting, NULL, &options));
   REFUSED(neap_setting_read(&setting, "1", NULL));

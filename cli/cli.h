@@ -153,6 +153,11 @@ bool tell_failure(const struct launched *launched, neap_status status);
 int end_process(const struct launched *launched, neap_status status);
 void leave_processes(const struct launched *launched);
 
+/* ---- What processes exchange (exchanges.c) ---- */
+
+/* Measures with all of them; the first prints it. Returns an exit status. */
+int bench_exchanges(const struct verb *verb, const struct launched *launched, bool json);
+
 /* What the command exits with. */
 int exit_status_of(neap_status status);
 
@@ -183,6 +188,7 @@ struct text {
 };
 struct text bytes_text(uint64_t bytes);                   /* "96.0 MiB" */
 struct text duration_text(double seconds);                /* "1 min 20 s" */
+struct text rate_text(double rate, const char *unit);     /* "123.4 GB/s" of 1.234e11 and "B/s" */
 struct text percent_text(double fraction);                /* "12.3 %" */
 double overhead_of(double cost, double base_cost);        /* 0.123; never below 0 */
 struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */

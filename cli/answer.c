@@ -41,12 +41,12 @@ static void explain_unsuited(const struct plan_answer *answer) {
           answer->planner, planner_graphs(answer->planner), answer->why);
 }
 
-static void explain_over_budget(const struct plan_answer *answer, const neap_train_options *source,
+static void explain_over_budget(const struct plan_answer *answer, const struct arguments *a,
                                 uint64_t budget) {
+  const neap_train_options *source = &a->options;
   fprintf(stderr, "neap: the budget of %s (%llu bytes) cannot be met by %s\n", bytes_text(budget).text,
           (unsigned long long)budget, answer->planner);
-  fprintf(stderr, "  the smallest that can: --budget %llu (%s)\n", (unsigned long long)answer->smallest,
-          bytes_text(answer->smallest).text);
+  tell_smallest(a, answer->smallest);
   if (source->model == NULL) return;
   if (answer->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)answer->largest_batch);
@@ -56,13 +56,13 @@ static void explain_over_budget(const struct plan_answer *answer, const neap_tra
     fprintf(stderr, "  --conv direct would fit: it needs smaller workspaces, and gives other last bits\n");
 }
 
-int answer_explain(const struct plan_answer *answer, const neap_train_options *source, const neap_step *step,
-                   uint64_t budget, bool json) {
+int answer_explain(const struct plan_answer *answer, const struct arguments *a, const neap_step *step,
+                   uint64_t budget) {
   const bool suited = answer->smallest > 0;
   if (suited)
-    explain_over_budget(answer, source, budget);
+    explain_over_budget(answer, a, budget);
   else
     explain_unsuited(answer);
-  if (json) print_json(answer_json(answer, step, budget));
+  if (a->json) print_json(answer_json(answer, step, budget));
   return suited ? EXIT_OVER_BUDGET : EXIT_FAILED;
 }

@@ -8,11 +8,15 @@
 struct settings {
   struct arguments a;
   int64_t steps;
+  int32_t processes;
 };
 
 const neap_setting bench_options[] = {
     {"steps", "N", "enough for two seconds, at least 3", "number of steps to time",
      .kind = NEAP_SETTING_INTEGER, .offset = offsetof(struct settings, steps), .least = 1},
+    OWN_OPTION(struct settings, "processes", "N", "1",
+               "measure, instead of the machine, how fast N processes of this machine exchange bytes", INT,
+               processes, .least = 1, .below = 129),
     {0},
 };
 
@@ -26,16 +30,6 @@ struct report {
 };
 
 /* ---- For people ---- */
-
-/* "123.4 G", with the unit behind it. */
-static struct text rate_text(double rate, const char *unit) {
-  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
-  int prefix = 0;
-  for (; rate >= 1000 && prefix < 5; prefix++) rate /= 1000;
-  struct text text;
-  snprintf(text.text, sizeof text.text, "%.1f %s%s", rate, prefixes[prefix], unit);
-  return text;
-}
 
 enum { LABEL_WIDTH = 44, RATE_WIDTH = 17 };
 
@@ -200,24 +194,48 @@ static int check_machine(const struct verb *verb, const struct settings *s) {
   return EXIT_DONE;
 }
 
-int run_bench(const struct verb *verb, int count, char **arguments) {
-  struct settings s = {0};
-  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
-  const int checked = s.a.options.model == NULL ? check_machine(verb, &s) : check_use(verb, &s.a);
+/* Exchanges need no setting. */
+static int check_exchanges(const struct verb *verb, const struct settings *s, bool speaks) {
+  neap_setting setting;
+  const char *name = s->steps > 0 ? "steps" : NULL;
+  for (int32_t i = 0; neap_setting_at(i, &setting); i++)
+    if (s->a.given[i] != NULL) name = setting.name;
+  if (name == NULL) return EXIT_DONE;
+  if (!speaks) return EXIT_USAGE;
+  return report_usage(verb, "--%s does nothing with several processes, whose exchanges alone are measured",
+                      name);
+}
+
+static int bench_machine(const struct verb *verb, struct settings *s) {
+  const int checked = s->a.options.model == NULL ? check_machine(verb, s) : check_use(verb, &s->a);
   if (checked != EXIT_DONE) return checked;
-  neap_train_options_resolve(&s.a.options);
-  if (prepare_threads(s.a.options.session.threads) != EXIT_DONE) return EXIT_FAILED;
-  struct report report = {.settings = &s};
+  neap_train_options_resolve(&s->a.options);
+  if (prepare_threads(s->a.options.session.threads) != EXIT_DONE) return EXIT_FAILED;
+  struct report report = {.settings = s};
   const neap_status status = measure(&report);
   int result = EXIT_DONE;
   if (status != NEAP_OK) {
     result = report_failure(verb, status);
-  } else if (s.a.json) {
+  } else if (s->a.json) {
     result = print_json(report_json(&report));
   } else {
     print_machine(&report);
     if (report.model.times != NULL) print_model(&report);
   }
   neap_step_times_free(report.model.times);
+  return result;
+}
+
+int run_bench(const struct verb *verb, int count, char **arguments) {
+  struct settings s = {0};
+  int result;
+  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  struct launched launched = {.asked = s.processes};
+  if (s.processes > 1 && check_exchanges(verb, &s, true) != EXIT_DONE) return EXIT_USAGE;
+  if (!launch_processes(verb, &s.a, &launched, &result)) return result;
+  if (launched.collective.size <= 1) return bench_machine(verb, &s);
+  result = check_exchanges(verb, &s, is_first_process(&launched));
+  if (result == EXIT_DONE) result = bench_exchanges(verb, &launched, s.a.json);
+  leave_processes(&launched);
   return result;
 }

@@ -61,7 +61,7 @@ struct arguments {
  * Returns it: in bytes where it is what is available. */
 uint64_t tell_budget(const char *text, uint64_t bytes);
 
-/* Says the smallest budget that can be met: of the whole process, where what was asked for is one. */
+/* Says the smallest budget that can be met, of the kind that was given: `smallest` is that of a process. */
 void tell_smallest(const struct arguments *a, uint64_t smallest);
 
 /* Verb `index`, from 0, in the order of the help; NULL past the last. */
@@ -84,7 +84,7 @@ neap_status set_setting(struct arguments *a, int32_t index, const char *text);
 /* The text of a setting; NULL: it was not given. */
 const char *given_text(const struct arguments *a, const char *name);
 
-/* Whether it was given, or the one that stands in its place. */
+/* Whether it was given, or one that can be given instead of it. */
 bool is_given(const struct arguments *a, int32_t index);
 
 /* Checks that there is such a model, where one is named, and that each setting that was given now does
@@ -141,6 +141,10 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
                       int *exit_status);
 bool is_first_process(const struct launched *launched);
 
+/* Makes --total-budget, where that was given, the --budget of each process of the session's collective. An
+ * exit status, after a message where it is not EXIT_DONE. */
+int divide_budget(const struct verb *verb, struct arguments *a);
+
 /* Whether this process is to tell why its run failed, with this thread's last message; another one, or the
  * one that started them, does elsewhere. */
 bool tell_failure(const struct launched *launched, neap_status status);
@@ -148,6 +152,11 @@ bool tell_failure(const struct launched *launched, neap_status status);
 /* The exit status of a process that is not the first, or does not tell, and whose run ended so. */
 int end_process(const struct launched *launched, neap_status status);
 void leave_processes(const struct launched *launched);
+
+/* ---- What processes exchange (exchanges.c) ---- */
+
+/* Measures with all of them; the first prints it. Returns an exit status. */
+int bench_exchanges(const struct verb *verb, const struct launched *launched, bool json);
 
 /* What the command exits with. */
 int exit_status_of(neap_status status);
@@ -179,6 +188,7 @@ struct text {
 };
 struct text bytes_text(uint64_t bytes);                   /* "96.0 MiB" */
 struct text duration_text(double seconds);                /* "1 min 20 s" */
+struct text rate_text(double rate, const char *unit);     /* "123.4 GB/s" of 1.234e11 and "B/s" */
 struct text percent_text(double fraction);                /* "12.3 %" */
 double overhead_of(double cost, double base_cost);        /* 0.123; never below 0 */
 struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
@@ -388,8 +398,8 @@ json_t *answer_json(const struct plan_answer *answer, const neap_step *step, uin
 
 /* Tells why there is no plan: on standard error, for people in any case, and as JSON where that is asked for.
  * Returns an exit status. */
-int answer_explain(const struct plan_answer *answer, const neap_train_options *source, const neap_step *step,
-                   uint64_t budget, bool json);
+int answer_explain(const struct plan_answer *answer, const struct arguments *a, const neap_step *step,
+                   uint64_t budget);
 
 /* ---- Threads (threads.c) ---- */
 

@@ -60,6 +60,15 @@ struct text duration_text(double seconds) {
   return text;
 }
 
+struct text rate_text(double rate, const char *unit) {
+  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+  int prefix = 0;
+  for (; rate >= 1000 && prefix < 5; prefix++) rate /= 1000;
+  struct text text;
+  snprintf(text.text, sizeof text.text, "%.1f %s%s", rate, prefixes[prefix], unit);
+  return text;
+}
+
 struct text percent_text(double fraction) {
   struct text text;
   snprintf(text.text, sizeof text.text, "%.1f %%", 100 * fraction);

@@ -61,8 +61,9 @@ static const struct verb verbs[] = {
     {"layout", "IN.csv [-o OUT.csv] [--capacity BYTES]",
      "Find offsets for buffers with lifetimes (id,lower,upper,size).", 0, layout_options, .operands = 1,
      .run = run_layout},
-    {"bench", "[--model M [--batch N] ...] [--threads N]",
-     "Measure the speed of this machine, and the time of a model's step against the limit of that speed.",
+    {"bench", "[--model M [--batch N] ...] [--threads N] | --processes N",
+     "Measure the speed of this machine, the time of a model's step against the limit of that speed, or what "
+     "processes exchange.",
      NEAP_VERB_BENCH, bench_options, .run = run_bench},
     {"data", "[D] [-o SHEET.png]",
      "Describe data and report what is wrong with it; without data, list the sources.", 0, data_options,

@@ -29,7 +29,11 @@ uint64_t tell_budget(const char *text, uint64_t bytes) {
 }
 
 void tell_smallest(const struct arguments *a, uint64_t smallest) {
+  const struct neap_collective *c = a->options.session.collective;
+  const bool total = given_text(a, "total-budget") != NULL;
+  if (total && c != NULL && c->size > 1) smallest *= (uint64_t)c->size;
   const char *budget = given_text(a, "process-budget") != NULL              ? ": --process-budget"
+                       : total                                              ? ": --total-budget"
                        : a->options.session.budget == NEAP_BUDGET_AVAILABLE ? ", for the whole process:"
                                                                             : ": --budget";
   fprintf(stderr, "  the smallest that can%s %llu (%s)\n", budget, (unsigned long long)smallest,
@@ -83,8 +87,15 @@ const char *given_text(const struct arguments *a, const char *name) {
 bool is_given(const struct arguments *a, int32_t index) {
   neap_setting setting;
   if (a->given[index] != NULL) return true;
-  return neap_setting_at(index, &setting) && setting.instead_of != NULL &&
-         given_text(a, setting.instead_of) != NULL;
+  if (!neap_setting_at(index, &setting)) return false;
+  for (const char *from = setting.instead_of; from != NULL && *from != '\0'; from += *from == '|') {
+    char name[64];
+    const size_t length = strcspn(from, "|");
+    snprintf(name, sizeof name, "%.*s", (int)length, from);
+    if (given_text(a, name) != NULL) return true;
+    from += length;
+  }
+  return false;
 }
 
 int check_use(const struct verb *verb, const struct arguments *a) {

@@ -113,6 +113,12 @@ static int divide(const struct verb *verb, struct settings *s) {
                           given_text(&s->a, "planner") != NULL || given_text(&s->a, "time-limit") != NULL))
     return report_usage(
         verb, "--pipeline has ways of its own: leave out -o, --allow, --profile, --planner and --time-limit");
+  if (s->pipeline > 1 && s->a.options.total_budget > 0)
+    return report_usage(verb,
+                        "--total-budget: a pipeline's ranks have one each; give --budget, that of a rank");
+  if (s->profile && s->a.options.total_budget > 0)
+    return report_usage(verb, "--profile chooses its own budgets: --total-budget %s has no effect",
+                        given_text(&s->a, "total-budget"));
   if (s->processes <= 1 && s->pipeline <= 1 && (s->bandwidth > 0 || s->latency >= 0))
     return report_usage(verb, "--bandwidth and --latency do nothing without --processes N or --pipeline P");
   if (s->bandwidth == 0) s->bandwidth = USUAL_BANDWIDTH;
@@ -172,7 +178,7 @@ static int plan_one(const struct verb *verb, const struct settings *s, const nea
     if (status != NEAP_OK) neap_plan_free(answer.plan);
   }
   if (status != NEAP_OK) return report_failure(verb, status);
-  if (answer.plan == NULL) return answer_explain(&answer, &s->a.options, step, budget, s->a.json);
+  if (answer.plan == NULL) return answer_explain(&answer, &s->a, step, budget);
   int result = EXIT_DONE;
   json_t *object = s->a.json ? answer_json(&answer, step, budget) : NULL;
   if (budget == NEAP_BUDGET_MIN) tell_cost_of_least(s, step, answer.plan, object);
@@ -315,8 +321,10 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
     return report_usage(verb, "--planner %s: unknown planner; see `neap planners`", planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: writes one plan; name one planner", s.out);
   s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
+  tell_budget(given_text(&s.a, "total-budget"), s.a.options.total_budget);
   if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;
-  int result = take_model(verb, &s.a);
+  int result = divide_budget(verb, &s.a);
+  if (result == EXIT_DONE) result = take_model(verb, &s.a);
   if (result != EXIT_DONE) return result;
   if (s.pipeline > 1 && s.a.options.model == NULL)
     return report_usage(verb, "--pipeline %d goes with --model", (int)s.pipeline);

@@ -47,6 +47,21 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
   return false;
 }
 
+int divide_budget(const struct verb *verb, struct arguments *a) {
+  neap_setting total;
+  char *text = NULL;
+  if (a->options.total_budget == 0) return EXIT_DONE;
+  if (neap_setting_at(neap_setting_find("total-budget"), &total) &&
+      neap_setting_check_use(&total, &a->options) != NEAP_OK)
+    return report_failure(verb, NEAP_INVALID_ARGUMENT);
+  neap_train_options_divide_budget(&a->options);
+  if (asprintf(&text, "%llu", (unsigned long long)a->options.session.budget) < 0) text = NULL;
+  const char *kept = text != NULL ? keep_text(text) : NULL;
+  if (kept == NULL) return report_failure(verb, no_memory());
+  a->given[neap_setting_find("budget")] = kept; /* which a checkpoint keeps */
+  return EXIT_DONE;
+}
+
 bool is_first_process(const struct launched *launched) {
   return launched->collective.size <= 1 || launched->collective.rank == 0;
 }

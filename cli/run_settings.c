@@ -223,6 +223,7 @@ int complete_run(const struct verb *verb, struct arguments *a) {
     return report_usage(verb, "--planner %s: unknown planner; see `neap planners`", o->session.planner);
   tell_budget(given_text(a, "budget"), o->session.budget);
   tell_budget(given_text(a, "process-budget"), o->session.process_budget);
+  tell_budget(given_text(a, "total-budget"), o->total_budget);
   neap_train_options_resolve(o);
   if (o->out == NULL) o->out = o->resume;
   return settle_batch(verb, o);

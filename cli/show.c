@@ -180,8 +180,7 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
   neap_step *chosen = NULL;
   struct profile profile = {.step = step};
   neap_status status = get_plan(s, step, plan_file, &chosen, &answer, &profile.budget);
-  if (status == NEAP_OK && answer.plan == NULL)
-    return answer_explain(&answer, &s->a.options, step, profile.budget, s->a.json);
+  if (status == NEAP_OK && answer.plan == NULL) return answer_explain(&answer, &s->a, step, profile.budget);
   if (chosen != NULL) profile.step = chosen;
   if (profile.budget == NEAP_BUDGET_MAX || profile.budget == NEAP_BUDGET_MIN) profile.budget = 0;
   profile.plan = answer.plan;

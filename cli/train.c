@@ -156,6 +156,8 @@ static int run_process(const struct verb *verb, struct arguments *a, const struc
   int result = prepare_threads(a->options.session.threads);
   if (result != EXIT_DONE) return result;
   a->options.session.collective = launched->collective.size > 1 ? &launched->collective : NULL;
+  result = divide_budget(verb, a);
+  if (result != EXIT_DONE) return result;
   if (!is_first_process(launched)) return train_along(a, launched);
   if (a->options.out != NULL) {
     command = run_command(a);

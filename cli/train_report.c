@@ -489,14 +489,11 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
             neap_error_message(), planner_graphs(planner));
     return EXIT_FAILED;
   }
-  const char *process = given_text(r->arguments, "process-budget"),
-             *budget = given_text(r->arguments, "budget");
-  const char *option = process != NULL ? "--process-budget" : "--budget";
-  fprintf(stderr, "neap: %s %s: %s\n", option,
-          process != NULL  ? process
-          : budget != NULL ? budget
-                           : "max",
-          neap_error_message());
+  static const char *const kinds[] = {"process-budget", "total-budget", "budget"};
+  const char *option = "budget", *budget = "max";
+  for (size_t i = sizeof kinds / sizeof *kinds; i-- > 0;)
+    if (given_text(r->arguments, kinds[i]) != NULL) budget = given_text(r->arguments, option = kinds[i]);
+  fprintf(stderr, "neap: --%s %s: %s\n", option, budget, neap_error_message());
   tell_smallest(r->arguments, result->smallest_budget);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);

@@ -264,7 +264,7 @@ static void put_word(FILE *file, const char *word) {
 
 /* The settings that were given, but for model, data and budget, and for adapters where `full` is true. */
 static void put_given(FILE *file, const struct arguments *a, bool full) {
-  static const char *const placed[] = {"model", "data", "budget"};
+  static const char *const placed[] = {"model", "data", "budget", "total-budget"};
   neap_setting setting;
   for (int32_t i = 0; neap_setting_at(i, &setting); i++) {
     bool skip = a->given[i] == NULL || (full && strncmp(setting.name, "lora", 4) == 0);

@@ -56,6 +56,20 @@ typedef struct neap_exchanges {
 neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
                                 const neap_plan *plan, neap_exchanges *exchanges);
 
+/* How fast the ranks of a collective exchange bytes; rates are bytes per second. */
+typedef struct neap_exchange_speed {
+  uint64_t bytes;         /* of an exchange, a rank */
+  double latency;         /* seconds of an allgather of 8 bytes a rank: the median of 100 */
+  double exchange_bytes;  /* that each rank sends, and receives, in equal parts for the others */
+  double allgather_bytes; /* that each rank receives in an allgather of `bytes` in all */
+  double copy_bytes;      /* that each rank copies by memcpy, while all do */
+} neap_exchange_speed;
+
+/* Measures with all ranks, which give the same `bytes`; every rank gets the same speeds: of the best of up to
+ * 5 rounds, each as long as on the slowest rank. No round begins after 3 seconds. Rates are 0 if no bytes are
+ * sent. Takes twice `bytes` of memory while it runs. */
+neap_status neap_collective_measure(const neap_collective *c, uint64_t bytes, neap_exchange_speed *speed);
+
 /* ---- Engines ---- */
 
 /* Connects `size` threads of this process: ranks[r] [size] is for the thread of rank r, which closes it. */

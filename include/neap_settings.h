@@ -75,7 +75,7 @@ typedef struct neap_setting {
    * too. NULL: always. */
   const char *with;
   const char *unless;     /* it has no effect together with this setting; NULL: does not apply */
-  const char *instead_of; /* only one of the two can be given; NULL: does not apply */
+  const char *instead_of; /* "a|b": only one of these and this setting can be given; NULL: does not apply */
   const char *key;        /* its name in state.json; NULL: not stored there */
 } neap_setting;
 
@@ -91,6 +91,10 @@ neap_train_options neap_train_options_usual(void);
 /* Replaces numbers that are NAN by the optimizer's usual values; also replaces 0 where it means the usual
  * value, except for the learning rate. NEAP_ZERO stays. A run does this itself. */
 void neap_train_options_resolve(neap_train_options *options);
+
+/* Replaces a total_budget: session.budget becomes the part of one of the processes of session.collective, at
+ * least a byte, and total_budget 0. A run does this itself. */
+void neap_train_options_divide_budget(neap_train_options *options);
 
 /* Sets the field of a setting from a text. `options` is the struct that `offset` refers to; a TEXT is
  * borrowed. NEAP_INVALID_ARGUMENT: the text is not a valid value; the message names the setting, the text and

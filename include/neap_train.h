@@ -106,6 +106,9 @@ typedef struct neap_train_options {
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, with at least as many classes */
   neap_session_options session;
+  /* Not 0: replaces the session's budget: bytes of all processes of session.collective together, of which
+   * each gets an equal part. */
+  uint64_t total_budget;
   /* Images of a micro-batch, which must divide the batch; 0: the batch; NEAP_MICRO_BATCH_AUTO: the most that
    * fit. It determines the session's number of micro-batches. */
   int64_t micro_batch;

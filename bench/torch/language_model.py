@@ -6,7 +6,8 @@
 LoRA of rank 8 on queries and values, AdamW, 4 x 256 tokens of random words, two threads. Ways: f32 and bf16 keep everything;
 200MB, 150MB and 100MB are budgets of the whole process, the smaller ones with micro-batches of 1, the last with the weights on
 disk; peft is eager PyTorch in f32, peft-bf16 in bf16, peft-checkpoint has gradient checkpointing. Each run is a process of its
-own; the peak is its VmHWM; seconds are the median of its steps."""
+own; the peak is its VmHWM; seconds are the median of its steps. A way that fails has its message in its row; the exit status
+is then 1."""
 
 import argparse
 import json
@@ -28,6 +29,17 @@ OURS = {
 PEFT = ("peft", "peft-bf16", "peft-checkpoint")
 
 
+class Failed(Exception):
+    """A way that did not run; its text says why."""
+
+
+def message_of(text: str) -> str:
+    """What a process wrote before it failed: from `neap: ` on, or the last line, which is a traceback's message."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    begin = next((at for at, line in enumerate(lines) if line.startswith("neap: --")), len(lines) - 1)
+    return "; ".join(lines[begin:]) or "no message"
+
+
 def run_neap(neap: str, model: str, data: Path, way: str) -> tuple[float, float]:
     made = subprocess.run(
         [neap, "finetune", model, "--data", f"tokens:{data},type=u16", "--length", str(LENGTH), "--batch", str(BATCH), "--steps",
@@ -35,7 +47,7 @@ def run_neap(neap: str, model: str, data: Path, way: str) -> tuple[float, float]
         capture_output=True, text=True,
     )  # fmt: skip
     if made.returncode != 0:
-        sys.exit(made.stderr)
+        raise Failed(message_of(made.stderr))
     result = json.loads(made.stdout)
     return result["step_seconds_median"], result["process_peak_bytes"]
 
@@ -66,6 +78,17 @@ def run_peft(model: str, way: str) -> None:
     print(json.dumps([statistics.median(seconds), 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 
 
+def run_way(neap: str, model: str, data: Path, way: str) -> tuple[float, float]:
+    if way in OURS:
+        return run_neap(neap, model, data, way)
+    again = [sys.executable, "-W", "ignore", __file__, neap, model, "--way", way]
+    made = subprocess.run(again, capture_output=True, text=True)
+    if made.returncode != 0:
+        raise Failed(message_of(made.stderr))
+    seconds, peak = json.loads(made.stdout)
+    return seconds, peak
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("neap")
@@ -78,21 +101,28 @@ def main() -> None:
         return run_peft(given.model, given.way)
     ways = given.ways.split(",")
     found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    failed: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         data, draw = Path(folder) / "ids.bin", random.Random(0)
         data.write_bytes(b"".join(draw.randrange(49152).to_bytes(2, "little") for _ in range(100 * LENGTH)))
         for _ in range(given.rounds):
             for way in ways:
-                if way in OURS:
-                    found[way].append(run_neap(given.neap, given.model, data, way))
+                if way in failed:
                     continue
-                again = [sys.executable, "-W", "ignore", __file__, given.neap, given.model, "--way", way]
-                found[way].append(tuple(json.loads(subprocess.run(again, stdout=subprocess.PIPE, text=True).stdout)))
-    base = statistics.median(seconds for seconds, _ in found["peft"]) if "peft" in found else None
+                try:
+                    found[way].append(run_way(given.neap, given.model, data, way))
+                except Failed as failure:
+                    failed[way] = str(failure)
+    base = statistics.median(seconds for seconds, _ in found["peft"]) if found.get("peft") else None
     for way, values in found.items():
+        if way in failed:
+            print(f"{way:16} failed: {failed[way]}")
+            continue
         seconds = statistics.median(one for one, _ in values)
         beside = f", {seconds / base:.2f} of peft" if base else ""
         print(f"{way:16} {seconds:.2f} s a step{beside}; process {max(peak for _, peak in values) / MB:.0f} MB")
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

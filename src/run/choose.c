@@ -375,6 +375,24 @@ neap_status settle_share(const struct neap_graph *graph, struct neap_session_opt
 
 /* ---- One variant's plan ---- */
 
+uint64_t process_growth(uint64_t nodes, neap_base_on_disk on_disk) {
+  static const uint64_t of_node = 2560, of_reads = 3 << 20 /* buffers of weights that lie on disk */;
+  return PROCESS_GROWTH + nodes * of_node + (on_disk == NEAP_DISK_ALWAYS ? of_reads : 0);
+}
+
+/* Returns by how much the growth of a process with this step, and an evaluation of about half its nodes,
+ * exceeds the usual reserve. */
+static uint64_t unusual_growth(const struct choice *c) {
+  const uint64_t nodes = c->lowered->graph->nodes.count,
+                 growth = process_growth(nodes + nodes / 2, c->base_on_disk);
+  return growth > PROCESS_RESERVE ? growth - PROCESS_RESERVE : 0;
+}
+
+/* Returns the budget that a plan of this many bytes meets. */
+static uint64_t budget_of(const struct choice *c, uint64_t bytes) {
+  return bytes + (c->rest > 0 ? c->rest + PROCESS_RUN_MARGIN : 0);
+}
+
 /* Resolves the budget. For a budget of the process, subtracts the memory that it already has, including
  * graphs and kernels, and the memory that it needs later. Not all of that is known before; if it was too
  * little, `process_reserve` is raised and this is repeated. */
@@ -383,7 +401,7 @@ static neap_status resolve_budget(struct choice *c, const struct neap_session_op
   c->budget = o->budget_fraction > 0 ? neap_budget_share(o->budget_fraction, c->keep_all) : o->budget;
   if (o->process_budget == 0) return NEAP_OK;
   memory_status_trim();
-  c->rest = memory_status_read().resident_bytes + reserve;
+  c->rest = memory_status_read().resident_bytes + reserve + unusual_growth(c);
   c->budget = o->process_budget > c->rest ? o->process_budget - c->rest : 1;
   if (c->budget > c->keep_all) c->budget = c->keep_all;
   return NEAP_OK;
@@ -520,7 +538,7 @@ static neap_status plan_all(struct choice *c, const struct neap_session_options 
 /* Fails: no plan is within the budget. `least` would be; UINT64_MAX: not known. */
 static neap_status fail_over_budget(const struct choice *c, const struct neap_session_options *options,
                                     uint64_t least, uint64_t *smallest) {
-  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : least + c->rest;
+  if (smallest != NULL) *smallest = least == UINT64_MAX ? 0 : budget_of(c, least);
   RETURN_IF(options->plan_quick || (smallest == NULL && c->budget != NEAP_BUDGET_MIN), NEAP_OVER_BUDGET,
             "no plan was found within %llu bytes", (unsigned long long)c->budget);
   RETURN_IF(c->rest > 0 && least != UINT64_MAX, NEAP_OVER_BUDGET,
@@ -583,7 +601,7 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
               (unsigned long long)c->plan->instances[i].offset, MEMORY_ALIGNMENT);
   const uint64_t peak = plan_bytes(c->plan);
   if (c->budget == NEAP_BUDGET_MIN || peak <= c->budget) return NEAP_OK;
-  if (smallest != NULL) *smallest = peak + c->rest;
+  if (smallest != NULL) *smallest = budget_of(c, peak);
   return neap_fail(NEAP_OVER_BUDGET, "the plan in %s needs %llu bytes, more than the budget of %llu", file,
                    (unsigned long long)peak, (unsigned long long)c->budget);
 }

@@ -68,6 +68,16 @@ struct choice {
  * that including the evaluation's graph and the plans. Bytes. */
 enum { PROCESS_GROWTH = 3 << 20, PROCESS_RESERVE = 2 * PROCESS_GROWTH };
 
+/* The resident bytes of a process differ by some pages from one attempt to plan to the next, and by some
+ * hundred KiB from run to run (where the heap and the code lie, what the system has read ahead). An attempt
+ * after one that missed its budget keeps the first more than was missing; the smallest budget that is named
+ * is higher by the second. */
+enum { PROCESS_RETRY_MARGIN = 64 << 10, PROCESS_RUN_MARGIN = 1 << 20 };
+
+/* Returns the memory that a process needs once that of its session is mapped: for programs of `nodes` nodes
+ * in all, and a part that does not depend on the model. */
+uint64_t process_growth(uint64_t nodes, neap_base_on_disk on_disk);
+
 /* Plans the step of a graph in the variant of the options. For AUTO plans each, and takes the one with the
  * cheapest plan (for the least budget, the least peak), the base among equals. Variants that are
  * surely not cheaper are not planned: none if the base recomputes nothing, none whose step costs more without

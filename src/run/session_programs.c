@@ -288,14 +288,11 @@ static neap_status plan_together(struct neap_session *s, const neap_graph *graph
   return shards_all(&s->options) ? ranks_follow_first(c, &s->programs[PROGRAM_EVALUATE], NEAP_OK) : NEAP_OK;
 }
 
-/* Returns the memory that the process needs once the session's is mapped: programs, by their nodes, and a
- * part that does not depend on the model. */
 static uint64_t growth_of(const struct neap_session *s) {
-  static const uint64_t of_node = 2560, of_reads = 3 << 20 /* buffers of weights that lie on disk */;
   uint64_t nodes = 0;
   for (int k = 0; k < PROGRAM_COUNT; k++)
     if (s->programs[k].lowered != NULL) nodes += s->programs[k].lowered->graph->nodes.count;
-  return PROCESS_GROWTH + nodes * of_node + (s->options.base_on_disk == NEAP_DISK_ALWAYS ? of_reads : 0);
+  return process_growth(nodes, s->options.base_on_disk);
 }
 
 /* Returns by how much the process would exceed its budget, before the memory is mapped. */
@@ -336,15 +333,19 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
 neap_status neap_session_create(const neap_graph *graph, const neap_session_options *options,
                                 uint64_t *smallest, neap_session **session) {
   NEED(session);
-  enum { ATTEMPTS = 3 }; /* within a budget for the process */
+  enum {
+    ATTEMPTS = 3,
+    MOST_ATTEMPTS = 8
+  }; /* within a budget for the process; more while each misses by less */
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
             "neap_session_create: options or graph are NULL");
-  uint64_t reserve = PROCESS_RESERVE, beyond = 0;
+  uint64_t reserve = PROCESS_RESERVE, beyond = UINT64_MAX, before = UINT64_MAX;
   TRY(check_ranks(options));
-  for (int i = 0; i < ATTEMPTS; i++) {
+  for (int i = 0; i < MOST_ATTEMPTS && (i < ATTEMPTS || beyond < before); i++) {
     struct neap_session *s = calloc(1, sizeof *s);
     RETURN_IF_NULL(s);
     s->options = *options;
+    before = beyond;
     beyond = 0;
     neap_status status = available_memory_settle(&s->options, NULL);
     if (status == NEAP_OK) status = create(s, graph, reserve, smallest, &beyond);
@@ -354,9 +355,9 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
     }
     neap_session_free(s);
     if (beyond == 0) return status;
-    reserve += beyond;
+    reserve += beyond + PROCESS_RETRY_MARGIN;
   }
-  if (smallest != NULL) *smallest = options->process_budget + beyond;
+  if (smallest != NULL) *smallest = options->process_budget + beyond + PROCESS_RUN_MARGIN;
   return neap_fail(NEAP_OVER_BUDGET, "the process would take %llu bytes more than its budget of %llu",
                    (unsigned long long)beyond, (unsigned long long)options->process_budget);
 }

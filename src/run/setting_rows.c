@@ -44,9 +44,11 @@ const neap_setting setting_rows[] = {
     {"data", "SET", NULL, "data to train on or to run on, from one of the sources of `neap data`", FIELD(TEXT, data),
      .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | PLAN | PREDICT | EVALUATE | TRANSLATE, .key = "data"},
     {"budget", "B", "max", "bytes: 96MiB, 0.5GB, 100663296, 80%, min, max or available", FIELD(BUDGET, session.budget),
-     .verbs = LEARN | PLAN | SHOW | PREDICT | EVALUATE | GENERATE | TRANSLATE, .instead_of = "process-budget"},
+     .verbs = LEARN | PLAN | SHOW | PREDICT | EVALUATE | GENERATE | TRANSLATE, .instead_of = "process-budget|total-budget"},
     {"process-budget", "B", NULL, "bytes that the whole process may take, code and data too", FIELD(BYTES, session.process_budget),
-     .verbs = TRAIN, .instead_of = "budget"},
+     .verbs = TRAIN, .instead_of = "budget|total-budget"},
+    {"total-budget", "B", NULL, "bytes of all processes together; each gets an equal part as its budget", FIELD(BYTES, total_budget),
+     .flags = ONE_RUN, .verbs = TRAIN | PLAN, .instead_of = "budget|process-budget"},
     {"batch", "N", "the model's usual", "images or sequences a step; of pairs of sequences, tokens of the target", FIELD(INTEGER, shape.batch), 1, SIZE_LIMIT,
      .flags = KEPT | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT | EVALUATE, .key = "batch"},
     {"micro-batch", "N|auto", "the batch", "images of a micro-batch, several of which make a step; auto: the most that fit", FIELD(INTEGER, micro_batch), 1, SIZE_LIMIT,
@@ -264,4 +266,13 @@ void neap_train_options_resolve(neap_train_options *o) {
   s->beta2 = (float)setting_given_or((double)s->beta2, (double)row->beta2);
   s->epsilon = (float)setting_given_or((double)s->epsilon, (double)row->epsilon);
   if (s->lora > 0 && s->lora_alpha == 0 && !signbit(s->lora_alpha)) s->lora_alpha = 8;
+}
+
+void neap_train_options_divide_budget(neap_train_options *o) {
+  if (o == NULL || o->total_budget == 0) return;
+  const struct neap_collective *c = o->session.collective;
+  const uint64_t part = o->total_budget / (c != NULL && c->size > 1 ? (uint64_t)c->size : 1);
+  o->session.budget = part > 0 ? part : 1; /* 0 is NEAP_BUDGET_MIN */
+  o->session.budget_fraction = 0;
+  o->total_budget = 0;
 }

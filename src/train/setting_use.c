@@ -96,19 +96,29 @@ static neap_status check_with(const neap_setting *s, const neap_train_options *o
   return NEAP_OK;
 }
 
-static neap_status check_beside(const neap_setting *s, const neap_train_options *options) {
+static neap_status check_unless(const neap_setting *s, const neap_train_options *options) {
   char text[TEXT_LIMIT];
   bool set = false;
-  const char *names[] = {s->unless, s->instead_of};
-  for (int i = 0; i < 2; i++) {
-    if (names[i] == NULL) continue;
-    const neap_setting *other = &setting_rows[neap_setting_find(names[i])];
-    TRY(is_set(other, options, &set));
-    if (!set) continue;
-    RETURN_IF(i == 1, NEAP_INVALID_ARGUMENT, "--%s and --%s: give one of them", s->name, other->name);
-    TRY(text_of(other, options, text));
-    return neap_fail(NEAP_INVALID_ARGUMENT, "--%s does nothing together with --%s %.200s", s->name,
-                     other->name, text);
+  if (s->unless == NULL) return NEAP_OK;
+  const neap_setting *other = &setting_rows[neap_setting_find(s->unless)];
+  TRY(is_set(other, options, &set));
+  if (!set) return NEAP_OK;
+  TRY(text_of(other, options, text));
+  return neap_fail(NEAP_INVALID_ARGUMENT, "--%s does nothing together with --%s %.200s", s->name, other->name,
+                   text);
+}
+
+static neap_status check_instead(const neap_setting *s, const neap_train_options *options) {
+  for (const char *from = s->instead_of; from != NULL && *from != '\0'; from += *from == '|') {
+    char name[64];
+    bool set = false;
+    const size_t length = strcspn(from, "|");
+    snprintf(name, sizeof name, "%.*s", (int)length, from);
+    from += length;
+    const int32_t row = neap_setting_find(name);
+    RETURN_IF(row < 0, NEAP_INTERNAL, "setting '%s' does not exist", name);
+    TRY(is_set(&setting_rows[row], options, &set));
+    RETURN_IF(set, NEAP_INVALID_ARGUMENT, "--%s and --%s: give one of them", s->name, name);
   }
   return NEAP_OK;
 }
@@ -149,7 +159,8 @@ neap_status neap_setting_check_use(const neap_setting *setting, const neap_train
             "neap_setting_check_use: setting or options are NULL");
   TRY(is_set(setting, options, &set));
   if (!set) return NEAP_OK;
-  TRY(check_beside(setting, options));
+  TRY(check_unless(setting, options));
+  TRY(check_instead(setting, options));
   TRY(check_with(setting, options));
   return check_model(setting, options);
 }

@@ -415,6 +415,7 @@ static struct training training_of(const neap_train_options *options) {
       .own = *options, .saved_step = -1, .test_loss = -1, .test_mae = -1, .state.test_accuracy = -1};
   if (options->data == NULL && options->source != NULL)
     t.own.data = options->source->name != NULL ? options->source->name : "own";
+  neap_train_options_divide_budget(&t.own);
   t.saves = options->out != NULL;
   if (training_rank(&t) > 0) /* the first process writes */
     t.own.out = t.own.metrics = t.own.tensorboard = t.own.save_plan = NULL;

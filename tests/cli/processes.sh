@@ -64,6 +64,50 @@ says "--shard all: a single process"
 expect 2 "$neap" plan "${step[@]}" --bandwidth 1GB
 says "without --processes"
 
+# A budget of all processes together is divided: the same plan, bytes and weights; a checkpoint keeps the part.
+part=1300000
+for processes in 1 2; do
+  expect 0 "$neap" plan "${step[@]}" --processes $processes --budget $((2 * part / processes)) --json
+  figures=$(field peak_bytes) budget=$(field budget_bytes)
+  expect 0 "$neap" plan "${step[@]}" --processes $processes --total-budget $((2 * part)) --json
+  same "$(field peak_bytes) $(field budget_bytes)" "$figures $budget" "the plan of a part of $processes"
+done
+expect 0 "${run[@]}" --steps 2 --schedule constant --evaluate off --processes 2 --budget $part --json
+figures="$(field planned_peak_bytes) $(field budget_bytes) $(field weights_sha256)"
+expect 0 "${run[@]}" --steps 2 --schedule constant --evaluate off --processes 2 --total-budget $((2 * part)) --out total --json
+same "$(field planned_peak_bytes) $(field budget_bytes) $(field weights_sha256)" "$figures" "a run of a total budget"
+grep -q "\"--budget\": \"$part\"" total/command.json || fail "the checkpoint does not keep the budget of a process"
+! grep -q "total-budget" total/command.json || fail "the checkpoint keeps the budget of all processes"
+expect 0 "$neap" train --resume total --steps 3 --json
+same "$(field budget_bytes)" $part "the budget of the run that goes on"
+expect 0 "$neap" train --resume total --steps 4 --processes 4 --total-budget 40MB --json
+same "$(field budget_bytes)" 10000000 "the budget that is given anew"
+expect 0 "${run[@]}" --steps 1 --total-budget 40MB --processes 2 --show-config
+grep -q "^total-budget: 40000000 " out || fail "the settings lack the total budget"
+expect 3 "${run[@]}" --steps 2 --processes 2 --planner evict --total-budget 1KB
+says "neap: --total-budget 1KB: "
+smallest=$(sed -n 's/.*the smallest that can: --total-budget \([0-9]*\).*/\1/p' err)
+expect 0 "${run[@]}" --steps 1 --evaluate off --processes 2 --planner evict --total-budget "$smallest" --json
+expect 3 "$neap" plan "${step[@]}" --processes 2 --planner evict --budget 500
+least=$(sed -n 's/.*the smallest that can: --budget \([0-9]*\).*/\1/p' err)
+expect 3 "$neap" plan "${step[@]}" --processes 2 --planner evict --total-budget 1KB
+says "the smallest that can: --total-budget $((2 * least)) "
+while read -r words options; do
+  read -ra other <<<"$options"
+  expect 2 "${run[@]}" --steps 2 --total-budget 40MB "${other[@]}"
+  says "${words//_/ }"
+done <<'END'
+--budget_and_--total-budget:_give_one_of_them --processes 2 --budget 20MB
+--process-budget_and_--total-budget:_give_one_of_them --process-budget 80MB
+a_number_of_bytes_is_needed --total-budget 50%
+END
+expect 2 "$neap" plan "${step[@]}" --processes 2 --total-budget 40MB --budget 20MB
+says "--total-budget and --budget: give one of them"
+expect 2 "$neap" plan "${step[@]}" --pipeline 2 --total-budget 40MB
+says "give --budget, that of a rank"
+expect 2 "$neap" plan --model wrn-10-1 --batch 16 --profile --total-budget 40MB
+says "--total-budget 40MB has no effect"
+
 # Under a launcher, where there is one.
 for mpi in openmpi mpich; do
   [ -e "$build/libneap_$mpi.so" ] && [ -n "$(command -v mpirun.$mpi)" ] || continue
@@ -73,6 +117,8 @@ for mpi in openmpi mpich; do
   same "$(field weights_sha256)" "$weights" "weights of two processes of $mpi"
   expect 0 "${launch[@]}" -n 2 "${run[@]}" "${given[@]}" --shard all --json
   same "$(field weights_sha256)" "$weights" "weights of two processes of $mpi that share weights"
+  expect 0 "${launch[@]}" -n 2 "${run[@]}" --steps 1 --evaluate off --total-budget 40MB --json
+  same "$(field budget_bytes)" 20000000 "the part of each of two processes of $mpi"
   expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
   says "a launcher has already started 2 processes"
 done

@@ -2,7 +2,6 @@
 #include "collective_ranks.h"
 
 #include "collective/agree.h"
-#include "collective/measure.h"
 #include "collective/threads.h"
 
 static void run(int size, rank_work *work, struct rank *ranks) {
@@ -87,14 +86,17 @@ static void test_share_status(void **state) {
 /* Every rank gets the same figures, and they are possible. */
 static neap_status measure(const neap_collective *c, int *shared) {
   (void)shared;
-  double figures[2];
-  TRY(collective_measure(c, 100000, &figures[0], &figures[1]));
-  RETURN_IF(!(figures[0] > 0 && figures[0] < 60), NEAP_INTERNAL, "latency %g", figures[0]);
-  RETURN_IF(c->size > 1 ? !(figures[1] > 0) : figures[1] != 0, NEAP_INTERNAL, "%g bytes a second",
-            figures[1]);
-  TRY(collective_measure(c, 0, &figures[0], &figures[1]));
-  RETURN_IF(figures[1] != 0, NEAP_INTERNAL, "%g bytes a second of no bytes", figures[1]);
-  return collective_agree(c, "figure", figures, sizeof figures);
+  neap_exchange_speed some, none;
+  TRY(neap_collective_measure(c, 100000, &some));
+  RETURN_IF(!(some.latency > 0 && some.latency < 60), NEAP_INTERNAL, "latency %g", some.latency);
+  RETURN_IF(!(some.copy_bytes > 0), NEAP_INTERNAL, "%g bytes a second are copied", some.copy_bytes);
+  RETURN_IF((some.exchange_bytes > 0) != (c->size > 1) || (some.allgather_bytes > 0) != (c->size > 1),
+            NEAP_INTERNAL, "%d ranks: %g bytes a second exchanged, %g gathered", c->size, some.exchange_bytes,
+            some.allgather_bytes);
+  TRY(neap_collective_measure(c, 0, &none));
+  RETURN_IF(none.exchange_bytes != 0 || none.allgather_bytes != 0 || none.copy_bytes != 0, NEAP_INTERNAL,
+            "%g bytes a second of no bytes", none.exchange_bytes);
+  return collective_agree(c, "figure", &some, sizeof some);
 }
 
 static void test_measure(void **state) {

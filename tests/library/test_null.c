@@ -98,6 +98,9 @@ static void test_errors_and_files(void **state) {
   TAKEN((neap_collective_report(NULL, NEAP_IO_FAILED), 0));
   TAKEN(neap_step_exchanges(NULL, NULL, NULL, NULL));
   REFUSED(neap_collective_launched(NULL, NULL, NULL));
+  REFUSED(neap_collective_measure(NULL, 1, &(neap_exchange_speed){0}));
+  REFUSED(neap_collective_measure(&(neap_collective){.size = 1}, 1, NULL));
+  REFUSED(neap_collective_measure(&(neap_collective){0}, 1, &(neap_exchange_speed){0}));
   TAKEN(neap_collective_fail(NULL, NEAP_IO_FAILED));
   REFUSED(neap_checkpoint_command(NULL, &(char *){0}));
   REFUSED(neap_checkpoint_command("/tmp", NULL));
@@ -402,6 +405,7 @@ static void test_settings(void **state) {
   TAKEN(neap_setting_at(0, NULL));
   TAKEN(neap_setting_find(NULL));
   TAKEN((neap_train_options_resolve(NULL), 0));
+  TAKEN((neap_train_options_divide_budget(NULL), 0));
   REFUSED(neap_setting_read(NULL, "1", &options));
   REFUSED(neap_setting_read(&setting, NULL, &options));
   REFUSED(neap_setting_read(&setting, "1", NULL));

@@ -103,6 +103,24 @@ static void test_fields_apart(void **state) {
   }
 }
 
+/* "a|b" has the name. */
+static bool has_name(const char *names, const char *name) {
+  for (const char *from = names; from != NULL && *from != '\0'; from += *from == '|') {
+    const size_t length = strcspn(from, "|");
+    if (strlen(name) == length && strncmp(from, name, length) == 0) return true;
+    from += length;
+  }
+  return false;
+}
+
+/* Each setting that can be given instead of a row names that row. */
+static void expect_mutual(const neap_setting *row) {
+  char names[TEXT], *rest = names;
+  snprintf(names, sizeof names, "%s", row->instead_of != NULL ? row->instead_of : "");
+  for (const char *name; (name = strsep(&rest, "|")) != NULL;)
+    if (name[0] != '\0') assert_true(has_name(row_of(name).instead_of, row->name));
+}
+
 /* Names are found, and what a row refers to is there. */
 static void test_table(void **state) {
   (void)state;
@@ -113,7 +131,7 @@ static void test_table(void **state) {
     assert_int_equal(row.value == NULL, row.kind == NEAP_SETTING_SWITCH);
     assert_int_equal(row.key != NULL, (row.flags & NEAP_SETTING_BITS) != 0);
     if (row.unless != NULL) assert_true(neap_setting_find(row.unless) >= 0);
-    if (row.instead_of != NULL) assert_string_equal(row_of(row.instead_of).instead_of, row.name);
+    expect_mutual(&row);
     for (int32_t k = 0; row.key != NULL && neap_setting_at(k, &other); k++)
       assert_true(k == i || other.key == NULL || strcmp(row.key, other.key) != 0);
   }
@@ -242,6 +260,11 @@ static void test_use(void **state) {
       {"wrn-10-1", "master", "true", "seed", "2", "without --precision bf16 or f16 or --allow"},
       {"wrn-10-1", "warmup", "2", "warmup-steps", "5", "--warmup and --warmup-steps: give one of them"},
       {"wrn-10-1", "warmup", "2", "seed", "2", NULL},
+      {"wrn-10-1", "total-budget", "2MB", "seed", "2", NULL},
+      {"wrn-10-1", "total-budget", "2MB", "budget", "1MB", "--total-budget and --budget: give one of them"},
+      {"wrn-10-1", "budget", "1MB", "total-budget", "2MB", "--budget and --total-budget: give one of them"},
+      {"wrn-10-1", "process-budget", "1MB", "total-budget", "2MB",
+       "--process-budget and --total-budget: give one of them"},
       {"wrn-10-1", "planner", "evict", "plan", "p.json", "--plan p.json"},
       {"wrn-10-1", "length", "8", "seed", "2", "learns from images"},
       {"wrn-10-1", "dropout", "0.5", "seed", "2", "learns from images"},
@@ -265,6 +288,25 @@ static void test_use(void **state) {
   }
 }
 
+/* Each process gets an equal part of a total budget, and never 0 bytes, which would be another budget. */
+static void test_total_budget(void **state) {
+  (void)state;
+  const struct {
+    int size;
+    uint64_t total, part;
+  } cases[] = {{0, 100, 100}, {1, 100, 100}, {2, 100, 50}, {3, 100, 33}, {3, 2, 1}, {2, 0, NEAP_BUDGET_MAX}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    neap_train_options options = neap_train_options_usual();
+    neap_collective collective = {.size = cases[i].size};
+    options.session.collective = cases[i].size > 0 ? &collective : NULL;
+    options.total_budget = cases[i].total;
+    for (int twice = 0; twice < 2; twice++) {
+      neap_train_options_divide_budget(&options);
+      assert_true(options.session.budget == cases[i].part && options.total_budget == 0);
+    }
+  }
+}
+
 /* What a checkpoint of before has for the usual value is read as that, and a 0 that was given as 0. */
 static void test_saved(void **state) {
   (void)state;
@@ -280,9 +322,11 @@ static void test_saved(void **state) {
 
 int run_test_settings(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_fields_apart), cmocka_unit_test(test_table),
-      cmocka_unit_test(test_ranges),     cmocka_unit_test(test_zero),         cmocka_unit_test(test_usual),
-      cmocka_unit_test(test_use),        cmocka_unit_test(test_saved),
+      cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_fields_apart),
+      cmocka_unit_test(test_table),        cmocka_unit_test(test_ranges),
+      cmocka_unit_test(test_zero),         cmocka_unit_test(test_usual),
+      cmocka_unit_test(test_use),          cmocka_unit_test(test_saved),
+      cmocka_unit_test(test_total_budget),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,7 +221,8 @@ typedef struct neap_pipeline_options {
   int32_t ranks, micro_batches;
   double bandwidth, latency; /* bytes a second; fixed seconds of each transfer */
   uint64_t budget;           /* of each rank; NEAP_BUDGET_MAX: any; not NEAP_BUDGET_AVAILABLE */
-  bool fixed; /* each part stays on one rank and takes micro-batches in order, as a run with --pipeline does */
+  bool
+      fixed; /* each part stays on one rank and takes micro-batches in order, as a run with --pipeline does */
 } neap_pipeline_options;
 
 /* Divides the step of one micro-batch, with its updates and with costs in seconds; the step must live as long

@@ -197,8 +197,8 @@ typedef struct neap_session_options {
    * NEAP_UNSUPPORTED: ALWAYS without adapters, or for another model. */
   neap_base_on_disk base_on_disk;
   neap_shard shard;
-  /* Above 1: that many ranks, all of `collective`, divide the step by its depth. Each has the weights and states
-   * of its blocks, and budgets are for it. micro_batches must be at least 2. The bits are those of one
+  /* Above 1: that many ranks, all of `collective`, divide the step by its depth. Each has the weights and
+   * states of its blocks, and budgets are for it. micro_batches must be at least 2. The bits are those of one
    * process. */
   int32_t pipeline;
   const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL: ours */

@@ -407,7 +407,9 @@ static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
   const neap_session_options *o = &s->options;
   if (o->process_budget == 0) return o->budget;
   memory_status_trim();
-  const uint64_t rest = memory_status_read().resident_bytes + reserve;
+  const uint64_t nodes = (uint64_t)s->pipeline->whole[PROGRAM_STEP]->graph->nodes.count,
+                 rest = memory_status_read().resident_bytes + reserve +
+                        process_growth(nodes, NEAP_DISK_NEVER) + PROCESS_RUN_MARGIN;
   return o->process_budget > rest ? o->process_budget - rest : 1;
 }
 
@@ -425,7 +427,8 @@ static neap_status attempt(struct neap_session *s, const struct neap_graph *grap
 /* Takes the least that is found, or fails with the most of it that a rank needs. */
 static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
-  const uint64_t rest = s->options.process_budget > s->budget ? s->options.process_budget - s->budget : 0;
+  const uint64_t rest =
+      s->options.process_budget > s->budget ? s->options.process_budget - s->budget + PROCESS_RUN_MARGIN : 0;
   uint64_t need;
   TRY(attempt(s, graph, NEAP_BUDGET_MIN, NEAP_BUDGET_MIN, &need));
   neap_status status = NEAP_OK;
@@ -742,4 +745,12 @@ uint64_t pipeline_value_bytes(const struct neap_session *s) {
   uint64_t bytes = 0;
   for (int32_t i = 0; i < p->own_count; i++) bytes += (uint64_t)p->own[i].copies * p->own[i].bytes;
   return bytes;
+}
+
+uint64_t pipeline_node_count(const struct neap_session *s) {
+  const struct pipeline *p = s->pipeline;
+  uint64_t nodes = 0;
+  for (int32_t i = 0; i < p->pieces.count; i++)
+    if (p->programs[i].lowered != NULL) nodes += p->programs[i].lowered->graph->nodes.count;
+  return nodes;
 }

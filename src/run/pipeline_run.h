@@ -30,6 +30,9 @@ neap_status pipeline_run_end(struct neap_session *session, float learning_rate);
 /* Evaluates; every rank gets the result. */
 neap_status pipeline_evaluate(struct neap_session *session, neap_step_result *result);
 
+/* Returns the nodes of this rank's pieces. */
+uint64_t pipeline_node_count(const struct neap_session *session);
+
 /* Returns the bytes of all values that pieces pass on, for all micro-batches that have them at once. */
 uint64_t pipeline_value_bytes(const struct neap_session *session);
 

@@ -289,10 +289,12 @@ static neap_status plan_together(struct neap_session *s, const neap_graph *graph
 }
 
 static uint64_t growth_of(const struct neap_session *s) {
-  uint64_t nodes = 0;
+  uint64_t nodes = s->pipeline != NULL ? pipeline_node_count(s) : 0;
   for (int k = 0; k < PROGRAM_COUNT; k++)
     if (s->programs[k].lowered != NULL) nodes += s->programs[k].lowered->graph->nodes.count;
-  return process_growth(nodes, s->options.base_on_disk);
+  static const uint64_t of_rank = 1 << 20; /* what it sends lies in memory that all have */
+  const uint64_t ranks = s->ranks != NULL ? (uint64_t)s->ranks->collective->size : 0;
+  return process_growth(nodes, s->options.base_on_disk) + ranks * of_rank;
 }
 
 /* Returns by how much the process would exceed its budget, before the memory is mapped. */

@@ -318,7 +318,7 @@ neap_status initialise_variable(struct neap_session *s, int32_t index, float *da
   static const uint64_t first_stream = (uint64_t)1 << 63; /* apart from those of random operators */
   const struct tensor *t = tensor_of(s, index);
   const uint64_t seed = s->options.seed, stream = first_stream + (uint64_t)index;
-  if (t->on_disk) return NEAP_OK;
+  if (t->on_disk || t->elsewhere) return NEAP_OK;
   if (!in_blocks(s, index)) {
     fill_first_values(t, seed, stream, 0, t->elements, data);
     return neap_session_write(s, index, data);

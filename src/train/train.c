@@ -297,7 +297,7 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
     const neap_status reported = report(t, &progress);
     if (t->steps_here == 1) {
       measure_overhead(t);
-      TRY(training_check_process(t, result));
+      TRY(training_share_status(t, training_check_process(t, result)));
     }
     if (reported != NEAP_OK) return reported;
     TRY(watch_memory(t));
@@ -406,7 +406,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   const neap_status ran = run_steps(t, result);
   stop_listen(before);
   TRY(ran);
-  return training_check_process(t, result);
+  return training_share_status(t, training_check_process(t, result));
 }
 
 /* Names own records after their source. */

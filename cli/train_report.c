@@ -28,6 +28,9 @@ static void print_names(FILE *f, const char *title, const char *const *names, in
   fputc('\n', f);
 }
 
+/* Returns the decimals of a rate, so that a slow one is not 0. */
+static int rate_decimals(double rate) { return rate >= 10 ? 0 : rate >= 0.1 ? 1 : 3; }
+
 /* What came of the weights to start from, on either side. */
 static void print_initialisation(FILE *f, const char *from, const neap_initialisation *i) {
   fprintf(f, "weights       %d tensors from %s; the others start at random\n", i->taken, from);
@@ -39,9 +42,10 @@ static void print_initialisation(FILE *f, const char *from, const neap_initialis
 /* What weights in blocks save, and those that the option names and that are in none. */
 static void print_stored(FILE *f, const neap_session_options *session, const neap_train_progress *progress) {
   const char *store = session->store, *base = session->base;
-  fprintf(f, "stored        %s%s%s%s: %s less", store != NULL ? store : "",
-          store != NULL && base != NULL ? ", " : "", base != NULL ? "linear layers in " : "",
-          base != NULL ? base : "", bytes_text(progress->memory->stored_saved).text);
+  fprintf(f, "stored        %s%s%s%s", store != NULL ? store : "", store != NULL && base != NULL ? ", " : "",
+          base != NULL ? "linear layers in " : "", base != NULL ? base : "");
+  if (progress->memory->stored_saved > 0)
+    fprintf(f, ": %s less", bytes_text(progress->memory->stored_saved).text);
   for (int32_t i = 0; i < progress->unstored_count; i++)
     fprintf(f, "%s%s", i == 0 ? "; rows not a multiple of the block size: " : ", ", progress->unstored[i]);
   fputc('\n', f);
@@ -178,7 +182,7 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
     put_loss(loss, sizeof loss, p->test_loss, p->bits_per_byte);
     PUT(", %s", loss);
   }
-  PUT("  %.0f %s/s", p->images_per_second, p->records);
+  PUT("  %.*f %s/s", rate_decimals(p->images_per_second), p->images_per_second, p->records);
   if (p->step < p->steps) PUT("  %s left", duration_text(p->seconds_left).text);
   PUT("  %s of %s", bytes_text(p->memory->measured_peak).text, bytes_text(p->memory->budget).text);
 #undef PUT
@@ -372,7 +376,8 @@ void print_summary(const struct train_report *r, const neap_train_result *result
   if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
   fprintf(f, " in %s", duration_text(result->seconds).text);
   if (result->step_seconds_median > 0)
-    fprintf(f, " (%.3f s a step, median; %.0f %s/s)", result->step_seconds_median,
+    fprintf(f, " (%.3f s a step, median; %.*f %s/s)", result->step_seconds_median,
+            rate_decimals((double)result->batch / result->step_seconds_median),
             (double)result->batch / result->step_seconds_median, result->records);
   print_quality(r, result);
   print_best(r, result);

@@ -288,13 +288,29 @@ static neap_status plan_together(struct neap_session *s, const neap_graph *graph
   return shards_all(&s->options) ? ranks_follow_first(c, &s->programs[PROGRAM_EVALUATE], NEAP_OK) : NEAP_OK;
 }
 
+/* Returns the bytes that reading variables as f32 takes beside the arena, where several processes have parts
+ * of them: the largest, if it does not fit there, and all shares of the largest that is in shares. */
+static uint64_t reading_bytes(const struct neap_session *s) {
+  const struct neap_graph *graph = s->main->graph;
+  uint64_t largest = 0, shared = 0;
+  for (size_t t = 0; s->ranks != NULL && t < graph->tensors.count; t++) {
+    const struct tensor *tensor = &graph->tensors.data[t];
+    const bool variable = tensor->role == NEAP_ROLE_PARAMETER || tensor->role == NEAP_ROLE_STATE;
+    if (!variable || tensor->view_of >= 0 || tensor->sum || tensor->on_disk) continue;
+    const uint64_t bytes = (uint64_t)tensor->elements * sizeof(float);
+    largest = bytes > largest ? bytes : largest;
+    if (tensor->shares > 1 && bytes > shared) shared = bytes;
+  }
+  return (largest > s->plan->arena_bytes ? largest : 0) + shared;
+}
+
 static uint64_t growth_of(const struct neap_session *s) {
   uint64_t nodes = s->pipeline != NULL ? pipeline_node_count(s) : 0;
   for (int k = 0; k < PROGRAM_COUNT; k++)
     if (s->programs[k].lowered != NULL) nodes += s->programs[k].lowered->graph->nodes.count;
   static const uint64_t of_rank = 1 << 20; /* what it sends lies in memory that all have */
   const uint64_t ranks = s->ranks != NULL ? (uint64_t)s->ranks->collective->size : 0;
-  return process_growth(nodes, s->options.base_on_disk) + ranks * of_rank;
+  return process_growth(nodes, s->options.base_on_disk) + ranks * of_rank + reading_bytes(s);
 }
 
 /* Returns by how much the process would exceed its budget, before the memory is mapped. */

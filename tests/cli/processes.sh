@@ -157,3 +157,18 @@ done <<'END'
 3 the_smallest_that_can --processes 2 --budget 1KB
 2 --processes --processes 0
 END
+
+# A budget of each process holds what reading a large variable takes, too: it is met, or refused before the first step.
+python3 -c "import sys; sys.stdout.buffer.write(b''.join((i * 7 % 256).to_bytes(2, 'little') for i in range(4000)))" >ids.bin
+wide=("$neap" train --model llama-1x64x2x2 --classes 60000 --optimizer adamw --micro-batch 1 --batch 2 --length 8 --threads 1 --data tokens:ids.bin,type=u16
+  --steps 1 --evaluate off --processes 2 --json)
+for shard in states all; do
+  expect 3 "${wide[@]}" --shard $shard --process-budget 40MB
+  budget=$(field smallest_budget_bytes)
+  for _ in 1 2 3 4; do
+    "${wide[@]}" --shard $shard --process-budget "$budget" >out 2>err && break
+    ! grep -q "in a step" err || fail "a process took more than its budget in a step: $(cat err)"
+    budget=$(field smallest_budget_bytes)
+  done
+  [ "$(field process_peak_bytes)" -le "$budget" ] || fail "a process took $(field process_peak_bytes) of $budget bytes"
+done

@@ -35,6 +35,7 @@ neap_status pipeline_chain(const neap_step *step, struct chain *out) {
 }
 
 const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *p) { return &p->best.schedule; }
+const struct pipeline_problem *pipeline_problem_of(const neap_pipeline *p) { return &p->problem; }
 
 static neap_status make(const neap_step *step, const struct pipeline_way *way, struct neap_pipeline *p) {
   TRY(pipeline_chain(step, &p->chain));

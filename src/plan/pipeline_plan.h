@@ -9,7 +9,8 @@
  * on its costs. Free it with chain_free. */
 neap_status pipeline_chain(const neap_step *step, struct chain *out);
 
-/* Returns the schedule of a pipeline; borrowed. */
+/* Return the schedule of a pipeline, and what it is for; borrowed. */
 const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *pipeline);
+const struct pipeline_problem *pipeline_problem_of(const neap_pipeline *pipeline);
 
 #endif

@@ -84,22 +84,85 @@ static neap_status move_borders(const neap_pipeline *made, const struct chain *c
   return NEAP_OK;
 }
 
-/* Divides a step with its updates, in which each state belongs to a block. */
+/* A way's pipeline, and the seconds of its ticks: in each, all ranks wait for the slowest. */
+struct candidate {
+  neap_pipeline *made;
+  neap_pipeline_info info;
+  double seconds;
+};
+
+static neap_status time_ticks(const neap_pipeline *made, double *seconds) {
+  const struct pipeline_schedule *schedule = pipeline_schedule_of(made);
+  struct region region = {0};
+  struct tick *ticks;
+  int32_t count;
+  *seconds = 0;
+  const neap_status status = ticks_make(schedule, &region, &ticks, &count);
+  for (int32_t t = 0; status == NEAP_OK && t < count; t++) {
+    double slowest = 0;
+    for (int32_t r = 0; r < schedule->ranks; r++) {
+      const int32_t part = ticks[t].tasks[r].part;
+      const double own =
+          part < 0 ? 0 : pipeline_part_seconds(pipeline_problem_of(made), &schedule->parts[part]);
+      slowest = own > slowest ? own : slowest;
+    }
+    *seconds += slowest;
+  }
+  region_free(&region);
+  return status;
+}
+
+/* Returns true if the other candidate is better: of those within the budget the faster, of those that are
+ * about as fast, or that no budget is met by, the smaller. */
+static bool is_worse(const struct candidate *c, const struct candidate *other) {
+  static const double about = 0.01;
+  if (c->made == NULL || c->info.fits != other->info.fits) return c->made == NULL || other->info.fits;
+  const bool smaller = other->info.highest_bytes < c->info.highest_bytes;
+  if (!c->info.fits) return smaller;
+  return other->seconds < c->seconds * (1 - about) || (other->seconds < c->seconds * (1 + about) && smaller);
+}
+
+/* Tries a way, and keeps it if it is better. A way without a schedule is passed over. */
+static neap_status try_way(const neap_step *step, const neap_pipeline_options *options,
+                           struct candidate *best) {
+  struct candidate c;
+  neap_status status = neap_pipeline_make(step, options, &c.made);
+  if (status == NEAP_UNSUPPORTED) return NEAP_OK;
+  if (status != NEAP_OK) return status;
+  neap_pipeline_describe(c.made, &c.info);
+  status = time_ticks(c.made, &c.seconds);
+  if (status == NEAP_OK && is_worse(best, &c)) {
+    const struct candidate former = *best;
+    *best = c;
+    c = former;
+  }
+  neap_pipeline_free(c.made);
+  return status;
+}
+
+/* Divides a step with its updates, in which each state belongs to a block, by the given way or the best. */
 static neap_status divide(const struct neap_session *s, const neap_step *step, uint64_t budget,
                           struct pipeline_schedule *out) {
   const struct lower_options lowering = lower_options_of(&s->options);
-  neap_pipeline *made;
-  const neap_pipeline_options options = {
-      .way = s->options.pipeline_way,
-      .ranks = s->options.pipeline,
-      .micro_batches = s->options.micro_batches,
-      .bandwidth = lowering.roofline.exchange > 0 ? lowering.roofline.exchange : usual_roofline.exchange,
-      .budget = budget == NEAP_BUDGET_MIN ? 1 : budget,
-      .fixed = true};
-  TRY(neap_pipeline_make(step, &options, &made));
-  neap_status status = pipeline_schedule_copy(pipeline_schedule_of(made), out);
-  if (status == NEAP_OK) status = move_borders(made, &s->pipeline->chain, out);
-  neap_pipeline_free(made);
+  struct candidate best = {0};
+  neap_pipeline_options options = {.way = s->options.pipeline_way,
+                                   .ranks = s->options.pipeline,
+                                   .micro_batches = s->options.micro_batches,
+                                   .bandwidth = lowering.roofline.exchange > 0 ? lowering.roofline.exchange
+                                                                               : usual_roofline.exchange,
+                                   .budget = budget == NEAP_BUDGET_MIN ? 1 : budget,
+                                   .fixed = true};
+  neap_status status = NEAP_OK;
+  if (options.way != NULL)
+    status = neap_pipeline_make(step, &options, &best.made);
+  else
+    for (int32_t i = 0; status == NEAP_OK && neap_pipeline_way_at(i, &options.way); i++)
+      status = try_way(step, &options, &best);
+  RETURN_IF(status == NEAP_OK && best.made == NULL, NEAP_UNSUPPORTED,
+            "pipeline: the step has fewer blocks than %d ranks", s->options.pipeline);
+  if (status == NEAP_OK) status = pipeline_schedule_copy(pipeline_schedule_of(best.made), out);
+  if (status == NEAP_OK) status = move_borders(best.made, &s->pipeline->chain, out);
+  neap_pipeline_free(best.made);
   return status;
 }
 

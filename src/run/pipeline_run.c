@@ -84,30 +84,54 @@ static neap_status move_borders(const neap_pipeline *made, const struct chain *c
   return NEAP_OK;
 }
 
-/* A way's pipeline, and the seconds of its ticks: in each, all ranks wait for the slowest. */
+/* A way's pipeline, and its seconds in a run, where all ranks wait for the slowest whenever one sends. */
 struct candidate {
   neap_pipeline *made;
   neap_pipeline_info info;
   double seconds;
 };
 
+/* Returns true if a tick makes a value that another rank reads: the next part of its micro-batch is there. */
+static bool sends(const struct pipeline_schedule *schedule, const int32_t *rank_of, const struct tick *tick) {
+  for (int32_t r = 0; r < schedule->ranks; r++) {
+    const int32_t part = tick->tasks[r].part;
+    if (part >= 0 && part + 1 < schedule->part_count && rank_of[part + 1] != r) return true;
+  }
+  return false;
+}
+
+/* Adds up the seconds between waits: of each, those of the rank with the most to do. */
+static double add_ticks(const neap_pipeline *made, const struct tick *ticks, int32_t count,
+                        const int32_t *rank_of, double *own) {
+  const struct pipeline_schedule *schedule = pipeline_schedule_of(made);
+  double seconds = 0;
+  for (int32_t t = 0; t < count; t++) {
+    double slowest = 0;
+    for (int32_t r = 0; r < schedule->ranks; r++) {
+      const int32_t part = ticks[t].tasks[r].part;
+      if (part >= 0) own[r] += pipeline_part_seconds(pipeline_problem_of(made), &schedule->parts[part]);
+      slowest = own[r] > slowest ? own[r] : slowest;
+    }
+    if (t + 1 < count && !sends(schedule, rank_of, &ticks[t])) continue;
+    seconds += slowest;
+    memset(own, 0, (size_t)schedule->ranks * sizeof *own);
+  }
+  return seconds;
+}
+
 static neap_status time_ticks(const neap_pipeline *made, double *seconds) {
   const struct pipeline_schedule *schedule = pipeline_schedule_of(made);
   struct region region = {0};
   struct tick *ticks;
-  int32_t count;
-  *seconds = 0;
-  const neap_status status = ticks_make(schedule, &region, &ticks, &count);
-  for (int32_t t = 0; status == NEAP_OK && t < count; t++) {
-    double slowest = 0;
-    for (int32_t r = 0; r < schedule->ranks; r++) {
-      const int32_t part = ticks[t].tasks[r].part;
-      const double own =
-          part < 0 ? 0 : pipeline_part_seconds(pipeline_problem_of(made), &schedule->parts[part]);
-      slowest = own > slowest ? own : slowest;
-    }
-    *seconds += slowest;
-  }
+  int32_t count, *rank_of = region_alloc(&region, (size_t)schedule->part_count, sizeof *rank_of);
+  double *own = region_alloc(&region, (size_t)schedule->ranks, sizeof *own);
+  neap_status status = rank_of != NULL && own != NULL
+                           ? ticks_make(schedule, &region, &ticks, &count)
+                           : neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+  for (int32_t r = 0; status == NEAP_OK && r < schedule->ranks; r++)
+    for (int32_t i = schedule->task_start[r]; i < schedule->task_start[r + 1]; i++)
+      rank_of[schedule->tasks[i].part] = r;
+  if (status == NEAP_OK) *seconds = add_ticks(made, ticks, count, rank_of, own);
   region_free(&region);
   return status;
 }
@@ -115,7 +139,7 @@ static neap_status time_ticks(const neap_pipeline *made, double *seconds) {
 /* Returns true if the other candidate is better: of those within the budget the faster, of those that are
  * about as fast, or that no budget is met by, the smaller. */
 static bool is_worse(const struct candidate *c, const struct candidate *other) {
-  static const double about = 0.01;
+  static const double about = 0.02;
   if (c->made == NULL || c->info.fits != other->info.fits) return c->made == NULL || other->info.fits;
   const bool smaller = other->info.highest_bytes < c->info.highest_bytes;
   if (!c->info.fits) return smaller;

@@ -156,6 +156,9 @@ static neap_status divide_data(struct training *t) {
             t->shape.regression ? "have values"
             : of == TASK_TEXTS  ? "are texts"
                                 : "have a class for each pixel");
+  RETURN_IF(is_pipeline(&t->own.session) && t->shape.regression && !o->no_evaluation, NEAP_UNSUPPORTED,
+            "--pipeline: evaluations of values need predictions, which its ranks do not give; add --evaluate "
+            "off, or leave out --pipeline");
   const struct division division = {.batch = t->batch,
                                     .micro = t->micro,
                                     .seed = o->session.seed,

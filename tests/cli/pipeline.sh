@@ -73,3 +73,10 @@ END
 expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget 1KB --json
 smallest=$(field smallest_budget_bytes)
 expect 0 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget "$smallest" --json
+
+# An evaluation that needs predictions is refused before the first step.
+{ echo a,b,y; for i in $(seq 40); do echo "$i,$((i % 7)),$((i * 2))"; done; } >values.csv
+values=("$neap" train --model mlp-8x8x8 --data csv:values.csv,task=regression --batch 8 --micro-batch 4 --steps 2 --threads 1 --processes 2 --pipeline 2)
+expect 1 "${values[@]}"
+says "evaluations of values need predictions"
+expect 0 "${values[@]}" --evaluate off

@@ -91,16 +91,12 @@ neap_status prepare_linear_panels(struct cpu *cpu, const struct tensor *x, const
 /* Inputs w, dy. */
 RUN(run_backward_panels) {
   (void)context;
-  const struct cpu_kernels *kernels = K;
   const struct panels *s = cpu_kernel(kernel)->panels;
   const struct tensor *w = kernel_input(kernel, 0);
-  const neap_dtype dtype = s->dtype;
   for (int64_t first = 0; first < s->count; first += s->size) {
-    const int64_t size = at_most(s->size, s->count - first), rows = w->dims[0], columns = w->dims[1];
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < rows; r++)
-      kernels->dequantise(w->dtype, size, element_at(in[0], w->dtype, r * columns + first),
-                          (struct stored){dtype, element_at(workspace, dtype, r * size)});
+    const int64_t size = at_most(s->size, s->count - first);
+    K->dequantise_columns(w->dtype, w->dims[0], w->dims[1], first, size, in[0],
+                          (struct stored){s->dtype, workspace});
     TRY(multiply(kernel, first, size, in[1], NULL, out[0], workspace));
   }
   return NEAP_OK;

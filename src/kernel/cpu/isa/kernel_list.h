@@ -185,6 +185,10 @@ KERNEL(void, momentum_begin,
 KERNEL(void, momentum_end, (int64_t count, struct updated w, struct stored m, float rate))
 /* y = `count` numbers of a quantised type, whole blocks. */
 KERNEL(void, dequantise, (neap_dtype dtype, int64_t count, const void *blocks, struct stored y))
+/* y [rows, count] = the columns from `first` on of numbers [rows, columns], whole blocks. */
+KERNEL(void, dequantise_columns,
+       (neap_dtype dtype, int64_t rows, int64_t columns, int64_t first, int64_t count, const void *blocks,
+        struct stored y))
 /* Sparse weights of `count` elements: x = the next value where there is one, else 0; sum += g * unit where
  * there is one. Sums of 16 bits are rounded at random by `key` and their elements' places in the tensor. */
 KERNEL(void, densify, (neap_dtype storage, int64_t count, struct positions at, const void *values, void *x))

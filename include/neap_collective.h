@@ -40,6 +40,11 @@ typedef struct neap_collective {
   neap_status (*barrier)(void *self);
   /* Ends the connection and frees `self`. NULL: there is nothing to close. */
   void (*close)(void *self);
+  /* Connects some of the ranks as a collective of their own: `count` of them, every `stride`-th from `first`
+   * on, among them this one. Each of these makes the call, and closes the part before the whole. Any two
+   * ranks make their calls, of the whole and of parts that both are in, in one order. NULL: it has no parts,
+   * which pipelines need that also divide the batch. */
+  neap_status (*part)(void *self, int first, int stride, int count, struct neap_collective *part);
 } neap_collective;
 
 /* The bytes that a process sends in a step of several processes, and the number of exchanges. */

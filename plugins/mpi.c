@@ -13,6 +13,7 @@
 #endif
 
 struct ranks {
+  struct ranks *whole; /* whose part this is; NULL: it is the whole */
   MPI_Comm all;
   int rank, size;
   plugin_fail *fail;
@@ -23,10 +24,16 @@ struct ranks {
   neap_piece *pieces;    /* [2 * size], of an allgather */
 };
 
+/* After a failure nothing is ended in an orderly way: that would wait for others. */
+static void mark_failed(struct ranks *m) {
+  m->failed = true;
+  if (m->whole != NULL) m->whole->failed = true;
+}
+
 static neap_status fail_mpi(struct ranks *m, const char *call, int error) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
-  m->failed = true;
+  mark_failed(m);
   MPI_Error_string(error, text, &length);
   return m->fail(NEAP_IO_FAILED, "collective: rank %d: %s failed: %s", m->rank, call, text);
 }
@@ -71,7 +78,7 @@ static neap_status check_chunks(struct ranks *m, const neap_piece *receive, uint
     if (from < 0) continue;
     MPI_Get_count(&m->statuses[i], MPI_BYTE, &got);
     if (got == chunk_of(&receive[from], number)) continue;
-    m->failed = true;
+    mark_failed(m);
     return m->fail(NEAP_INVALID_ARGUMENT,
                    "collective: rank %d sent %d bytes to rank %d, which expects %d; sizes have to agree",
                    from, got, m->rank, chunk_of(&receive[from], number));
@@ -145,27 +152,65 @@ static neap_status begin(struct ranks *m) {
   return NEAP_OK;
 }
 
+static neap_status allocate(struct ranks *m) {
+  const size_t calls = 2 * (size_t)m->size;
+  m->requests = calloc(calls, sizeof *m->requests);
+  m->statuses = calloc(calls, sizeof *m->statuses);
+  m->peers = calloc(calls, sizeof *m->peers);
+  m->pieces = calloc(calls, sizeof *m->pieces);
+  return m->requests && m->statuses && m->peers && m->pieces
+             ? NEAP_OK
+             : m->fail(NEAP_OUT_OF_MEMORY, "collective: out of memory");
+}
+
+static neap_status mpi_part(void *self, int first, int stride, int count, neap_collective *out);
+
+static neap_collective collective_of(struct ranks *m) {
+  return (neap_collective){m->rank,       m->size,     m,         mpi_exchange,
+                           mpi_allgather, mpi_barrier, mpi_close, mpi_part};
+}
+
+/* Makes the communicator of a part. */
+static neap_status connect_part(struct ranks *m, int first, int stride, int count) {
+  MPI_Group all, some = MPI_GROUP_NULL;
+  int range[1][3] = {{first, first + (count - 1) * stride, stride}};
+  MPI_Comm_group(m->whole->all, &all);
+  int error = MPI_Group_range_incl(all, 1, range, &some);
+  if (error == MPI_SUCCESS) error = MPI_Comm_create_group(m->whole->all, some, first, &m->all);
+  MPI_Group_free(&all);
+  if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
+  if (error != MPI_SUCCESS) return fail_mpi(m, "MPI_Comm_create_group", error);
+  MPI_Comm_set_errhandler(m->all, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(m->all, &m->rank);
+  return NEAP_OK;
+}
+
+static neap_status mpi_part(void *self, int first, int stride, int count, neap_collective *out) {
+  struct ranks *whole = self, *m = calloc(1, sizeof *m);
+  if (m == NULL) return whole->fail(NEAP_OUT_OF_MEMORY, "collective: out of memory");
+  *m = (struct ranks){.whole = whole, .all = MPI_COMM_NULL, .size = count, .fail = whole->fail};
+  neap_status status = allocate(m);
+  if (status == NEAP_OK) status = connect_part(m, first, stride, count);
+  if (status == NEAP_OK)
+    *out = collective_of(m);
+  else
+    mpi_close(m);
+  return status;
+}
+
 static neap_status mpi_open(plugin_fail *fail, neap_collective *out) {
   struct ranks *m = calloc(1, sizeof *m);
   if (m == NULL) return fail(NEAP_OUT_OF_MEMORY, "collective: out of memory");
   m->fail = fail;
   m->all = MPI_COMM_NULL;
   neap_status status = begin(m);
-  const size_t calls = 2 * (size_t)m->size;
-  if (status == NEAP_OK) {
-    m->requests = calloc(calls, sizeof *m->requests);
-    m->statuses = calloc(calls, sizeof *m->statuses);
-    m->peers = calloc(calls, sizeof *m->peers);
-    m->pieces = calloc(calls, sizeof *m->pieces);
-    if (!m->requests || !m->statuses || !m->peers || !m->pieces)
-      status = fail(NEAP_OUT_OF_MEMORY, "collective: out of memory");
-  }
+  if (status == NEAP_OK) status = allocate(m);
   if (status != NEAP_OK) {
     m->failed = true; /* MPI_Finalize waits for the others */
     mpi_close(m);
     return status;
   }
-  *out = (neap_collective){m->rank, m->size, m, mpi_exchange, mpi_allgather, mpi_barrier, mpi_close};
+  *out = collective_of(m);
   return NEAP_OK;
 }
 

@@ -143,6 +143,37 @@ static inline neap_status case_random_calls(const neap_collective *c, uint64_t s
   return NEAP_OK;
 }
 
+/* Makes calls of rows of `width` ranks, of columns, and of the whole in turns. A row further down makes more
+ * of them; the pieces of whole calls are then still in transit for others. */
+static inline neap_status case_grid(const neap_collective *c, int width, uint64_t seed, uint64_t slot) {
+  const int row = c->rank / width, column = c->rank % width;
+  neap_collective along, across;
+  TRY(c->part(c->self, row * width, 1, width, &along));
+  neap_status status = c->part(c->self, column, width, c->size / width, &across);
+  if (status != NEAP_OK) {
+    along.close(along.self);
+    return status;
+  }
+  if (along.rank != column || along.size != width || across.rank != row || across.size != c->size / width)
+    status = neap_fail(NEAP_INTERNAL, "rank %d of a row, %d of a column", along.rank, across.rank);
+  for (uint64_t i = 0; i < 3 && status == NEAP_OK; i++) {
+    status = case_random_calls(c, seed + i, 2, slot);
+    if (status == NEAP_OK) status = case_random_calls(&along, seed + i + (uint64_t)row, 1 + 2 * row, slot);
+    if (status == NEAP_OK) status = case_random_calls(&across, seed + i + (uint64_t)column, 2, slot);
+    if (status == NEAP_OK) status = case_random_calls(&along, seed + i, 2, slot);
+  }
+  across.close(across.self);
+  along.close(along.self);
+  return status;
+}
+
+/* Divides the ranks into rows in every way. */
+static inline neap_status case_parts(const neap_collective *c, uint64_t seed, uint64_t slot) {
+  for (int width = 1; width <= c->size; width++)
+    if (c->size % width == 0) TRY(case_grid(c, width, seed + (uint64_t)width, slot));
+  return c->barrier(c->self);
+}
+
 /* No rank leaves a barrier before the last has come: `count` is shared by all ranks and begins with 0. */
 static inline neap_status case_barriers(const neap_collective *c, int *count, int rounds) {
   uint32_t own = (uint32_t)c->rank + 5;

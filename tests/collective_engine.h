@@ -26,6 +26,11 @@ static void test_random_calls(void **state) {
   all_succeed(call_at_random);
 }
 
+static void test_parts(void **state) {
+  (void)state;
+  all_succeed(divide);
+}
+
 static void test_barriers(void **state) {
   (void)state;
   all_succeed(meet_often);

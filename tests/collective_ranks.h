@@ -66,6 +66,11 @@ static inline neap_status call_at_random(const neap_collective *c, int *shared) 
   return NEAP_OK;
 }
 
+static inline neap_status divide(const neap_collective *c, int *shared) {
+  (void)shared;
+  return case_parts(c, 7, 1000);
+}
+
 static inline neap_status meet_often(const neap_collective *c, int *shared) {
   return case_barriers(c, shared, 30);
 }

@@ -25,6 +25,18 @@ neap_status collective_broadcast(const neap_collective *c, int root, void *bytes
   return status;
 }
 
+neap_status collective_part(const neap_collective *c, int first, int stride, int count,
+                            neap_collective *part) {
+  const int last = first + (count - 1) * stride;
+  RETURN_IF(first < 0 || stride < 1 || count < 1 || last >= c->size || c->rank < first || c->rank > last ||
+                (c->rank - first) % stride != 0,
+            NEAP_INTERNAL, "collective_part: ranks %d to %d of %d do not have rank %d", first, last, c->size,
+            c->rank);
+  RETURN_IF(c->part == NULL, NEAP_UNSUPPORTED,
+            "collective: it has no function `part`, which connects some of its ranks");
+  return c->part(c->self, first, stride, count, part);
+}
+
 neap_status collective_agree(const neap_collective *c, const char *what, const void *data, size_t bytes) {
   char(*digests)[DIGEST_BYTES] = calloc((size_t)c->size, sizeof *digests);
   struct sha256 hash;

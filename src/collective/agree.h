@@ -12,6 +12,11 @@ neap_status collective_gather(const neap_collective *c, void *all, uint64_t each
 /* Gives every rank the `count` bytes that rank `root` has. */
 neap_status collective_broadcast(const neap_collective *c, int root, void *bytes, uint64_t count);
 
+/* Connects some of the ranks: `count` of them, every `stride`-th from `first` on, each of which makes the
+ * call. NEAP_UNSUPPORTED: the engine has no parts. */
+neap_status collective_part(const neap_collective *c, int first, int stride, int count,
+                            neap_collective *part);
+
 /* Fails on all ranks with NEAP_INVALID_ARGUMENT where the `bytes` bytes of `data` (or their number) differ
  * between ranks: their SHA-256 are compared. The message names the first rank that differs from rank 0, and
  * `what` ("model") differs. */

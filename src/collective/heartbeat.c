@@ -315,6 +315,14 @@ static neap_status begin_call(struct heart *h) {
   return status;
 }
 
+/* Begins a call of a part. Ranks make different numbers of these, so that they are not counted. */
+static neap_status begin_part_call(struct heart *h) {
+  pthread_mutex_lock(&h->lock);
+  const neap_status status = ending_tell(&h->ending);
+  pthread_mutex_unlock(&h->lock);
+  return status;
+}
+
 /* Keeps a failure of this rank, to be told to the others with this thread's message. The lock is held. */
 static void keep_own(struct heart *h, neap_status status) {
   char message[MESSAGE_BYTES];
@@ -351,6 +359,56 @@ static neap_status heart_barrier(void *self) {
   struct heart *h = self;
   TRY(begin_call(h));
   return end_call(h, h->inner.barrier(h->inner.self));
+}
+
+/* A part of the inner collective, whose calls the heart watches, too. */
+struct heart_part {
+  struct heart *heart; /* borrowed */
+  neap_collective inner;
+};
+
+static neap_status part_exchange(void *self, const neap_piece *send, const neap_piece *receive) {
+  const struct heart_part *p = self;
+  TRY(begin_part_call(p->heart));
+  return end_call(p->heart, p->inner.exchange(p->inner.self, send, receive));
+}
+
+static neap_status part_allgather(void *self, void *all, const uint64_t *bytes) {
+  const struct heart_part *p = self;
+  TRY(begin_part_call(p->heart));
+  return end_call(p->heart, p->inner.allgather(p->inner.self, all, bytes));
+}
+
+static neap_status part_barrier(void *self) {
+  const struct heart_part *p = self;
+  TRY(begin_part_call(p->heart));
+  return end_call(p->heart, p->inner.barrier(p->inner.self));
+}
+
+static void part_close(void *self) {
+  struct heart_part *p = self;
+  if (p == NULL) return;
+  pthread_mutex_lock(&p->heart->lock);
+  const bool failed = p->heart->failed;
+  pthread_mutex_unlock(&p->heart->lock);
+  if (!failed) p->inner.close(p->inner.self);
+  free(p);
+}
+
+static neap_status heart_part(void *self, int first, int stride, int count, neap_collective *out) {
+  struct heart *h = self;
+  struct heart_part *p = calloc(1, sizeof *p);
+  RETURN_IF_NULL(p);
+  p->heart = h;
+  neap_status status = begin_part_call(h);
+  if (status == NEAP_OK) status = end_call(h, collective_part(&h->inner, first, stride, count, &p->inner));
+  if (status != NEAP_OK) {
+    free(p);
+    return status;
+  }
+  *out = (neap_collective){p->inner.rank,  count,        p,          part_exchange,
+                           part_allgather, part_barrier, part_close, NULL};
+  return NEAP_OK;
 }
 
 static void set(struct heart *h, bool *flag) {
@@ -464,7 +522,7 @@ neap_status heartbeat_start(const neap_collective *inner, const struct heartbeat
     return status;
   }
   set(h, &h->watching);
-  *out = (neap_collective){inner->rank,     inner->size,   h,          heart_exchange,
-                           heart_allgather, heart_barrier, heart_close};
+  *out = (neap_collective){inner->rank,     inner->size,   h,           heart_exchange,
+                           heart_allgather, heart_barrier, heart_close, heart_part};
   return NEAP_OK;
 }

@@ -6,7 +6,7 @@
 #include "neap_collective.h"
 
 #define PLUGIN_SYMBOL "neap_plugin"
-enum { PLUGIN_VERSION = 1 }; /* grows with every change of neap_collective or of what follows */
+enum { PLUGIN_VERSION = 2 }; /* grows with every change of neap_collective or of what follows */
 
 /* neap_fail of base/status.h. */
 typedef neap_status plugin_fail(neap_status status, const char *format, ...);

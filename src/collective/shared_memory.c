@@ -29,7 +29,7 @@ struct doorbell {
 
 /* What one rank sends another. The sender writes the first line, the receiver the second. */
 struct lane {
-  _Alignas(LINE) atomic_ullong call; /* number of the sender's last call whose data are here, from 1 */
+  _Alignas(LINE) atomic_ullong call; /* number of the pair's last call whose data are here, from 1 */
   uint64_t bytes;                    /* of that call */
   enum call_kind kind;
   atomic_ullong written;             /* of these bytes */
@@ -54,7 +54,7 @@ struct stream {
   const char *data;
   char *ring;
   uint64_t bytes, capacity, sent;
-  int first, count; /* its receivers: `count` ranks from `first` on, without the own; they wrap around */
+  int first, count; /* its receivers: `count` places of the group from `first` on; they wrap around */
 };
 
 /* Bytes to receive. */
@@ -65,16 +65,35 @@ struct inlet {
   bool begun, done;
 };
 
+/* The ranks of a call: `count` of the region's, every `stride`-th from `first` on. */
+struct group {
+  int first, stride, count;
+  int own; /* the place of this rank in it */
+};
+
+/* The calls of two ranks with each other, in whichever groups. */
+struct pair {
+  uint64_t calls;     /* number of the current one, or of the last */
+  uint64_t announced; /* of the last that the other rank sees this rank in */
+};
+
 struct member {
   struct shared_region *region;
   int rank, size, looks;
-  uint64_t call; /* number of the current one */
+  struct pair *pairs; /* [size] */
+  struct group group; /* of the current call */
   enum call_kind kind;
   bool announced; /* the others see that this rank is in the call */
   int streams;
   struct stream *out; /* [streams], at most [size] */
   struct inlet *in;   /* [size] */
   neap_piece *pieces; /* [2 * size], of an allgather */
+};
+
+/* A collective of some of the ranks. */
+struct part {
+  struct member *member; /* borrowed */
+  struct group group;
 };
 
 static uint64_t aligned(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
@@ -201,8 +220,13 @@ static void copy(void *to, const void *from, uint64_t bytes, uint64_t all) {
     streaming_copy(to, from, bytes);
 }
 
+/* Returns the rank at a place of the current call's group, which wraps around. */
+static int rank_at(const struct member *m, int place) {
+  return m->group.first + place % m->group.count * m->group.stride;
+}
+
 static int receiver(const struct member *m, const struct stream *s, int i) {
-  return (s->first + i) % m->size;
+  return rank_at(m, s->first + i);
 }
 
 /* Bytes of the stream that every receiver has read. */
@@ -235,11 +259,11 @@ static void tell_receivers(struct member *m, const struct stream *s) {
   }
 }
 
-/* Whether every receiver has read all of this rank's former call: its outbox is empty. */
+/* Whether every receiver has read all of this rank's former calls: its outbox is empty. */
 static bool is_drained(const struct member *m) {
   for (int r = 0; r < m->size; r++)
     if (r != m->rank &&
-        atomic_load_explicit(&lane_of(m, m->rank, r)->done, memory_order_acquire) != m->call - 1)
+        atomic_load_explicit(&lane_of(m, m->rank, r)->done, memory_order_acquire) != m->pairs[r].announced)
       return false;
   return true;
 }
@@ -255,7 +279,8 @@ static void announce(struct member *m, struct stream *s) {
     lane->bytes = s->bytes;
     lane->kind = m->kind;
     atomic_store_explicit(&lane->written, s->sent, memory_order_relaxed);
-    atomic_store_explicit(&lane->call, m->call, memory_order_release);
+    m->pairs[to].announced = m->pairs[to].calls;
+    atomic_store_explicit(&lane->call, m->pairs[to].calls, memory_order_release);
     ring(&m->region->doorbells[to]);
   }
 }
@@ -281,7 +306,7 @@ static neap_status pull(struct member *m, int from, bool *moved) {
   struct lane *lane = lane_of(m, from, m->rank);
   if (in->done) return NEAP_OK;
   if (!in->begun) {
-    if (atomic_load_explicit(&lane->call, memory_order_acquire) != m->call) return NEAP_OK;
+    if (atomic_load_explicit(&lane->call, memory_order_acquire) != m->pairs[from].calls) return NEAP_OK;
     TRY(calls_check(from, lane->kind, lane->bytes, m->rank, m->kind, in->bytes));
     in->begun = *moved = true;
   }
@@ -295,7 +320,7 @@ static neap_status pull(struct member *m, int from, bool *moved) {
   }
   if (in->got == in->bytes) {
     in->done = *moved = true;
-    atomic_store_explicit(&lane->done, m->call, memory_order_release);
+    atomic_store_explicit(&lane->done, m->pairs[from].calls, memory_order_release);
   }
   if (*moved) ring(&m->region->doorbells[from]);
   return NEAP_OK;
@@ -304,8 +329,8 @@ static neap_status pull(struct member *m, int from, bool *moved) {
 /* `*moved`: something was there. `*done`: everything has come. */
 static neap_status pull_all(struct member *m, bool *moved, bool *done) {
   *done = true;
-  for (int i = 1; i < m->size; i++) {
-    const int from = (m->rank - i + m->size) % m->size;
+  for (int i = 1; i < m->group.count; i++) {
+    const int from = rank_at(m, m->group.own + m->group.count - i);
     bool some = false;
     TRY(pull(m, from, &some));
     *moved |= some;
@@ -322,10 +347,12 @@ static bool all_sent(const struct member *m) {
 
 /* Fails where a rank has left that does not take part in the current call. */
 static neap_status check_left(const struct member *m) {
-  for (int r = 0; r < m->size; r++)
-    RETURN_IF(r != m->rank && shared_memory_has_left(m->region, r) &&
-                  atomic_load(&lane_of(m, r, m->rank)->call) < m->call,
+  for (int i = 1; i < m->group.count; i++) {
+    const int r = rank_at(m, m->group.own + i);
+    RETURN_IF(shared_memory_has_left(m->region, r) &&
+                  atomic_load(&lane_of(m, r, m->rank)->call) < m->pairs[r].calls,
               NEAP_IO_FAILED, "collective: rank %d closed its connection while another rank called", r);
+  }
   return NEAP_OK;
 }
 
@@ -343,25 +370,26 @@ static neap_status move(struct member *m) {
   }
 }
 
-/* Begins the next call: `parts` are the pieces to send, one for each rank, or (an allgather) one for all
- * others. */
-static neap_status run_call(struct member *m, enum call_kind kind, const neap_piece *send,
+/* Runs a call of a group: `send` and `receive` have a piece for each of its places. */
+static neap_status run_call(struct member *m, struct group group, enum call_kind kind, const neap_piece *send,
                             const neap_piece *receive) {
-  m->call++;
+  m->group = group;
   m->kind = kind;
   m->announced = false;
   m->streams = 0;
-  for (int i = 1; i < m->size; i++) {
-    const int to = (m->rank + i) % m->size, from = (m->rank - i + m->size) % m->size;
+  for (int i = 1; i < group.count; i++) {
+    const int next = (group.own + i) % group.count, former = (group.own + group.count - i) % group.count,
+              to = rank_at(m, next), from = rank_at(m, former);
     struct stream *s = &m->out[m->streams];
     struct inlet *in = &m->in[from];
-    *in = (struct inlet){.data = receive ? receive[from].data : NULL,
-                         .bytes = receive ? receive[from].bytes : 0};
+    m->pairs[to].calls++;
+    *in = (struct inlet){.data = receive ? receive[former].data : NULL,
+                         .bytes = receive ? receive[former].bytes : 0};
     in->ring = ring_of(m, from, m->rank, &in->capacity);
     if (kind == CALL_ALLGATHER && i > 1) continue;
-    *s =
-        (struct stream){.data = send ? send[to].data : NULL, .bytes = send ? send[to].bytes : 0, .first = to};
-    s->count = kind == CALL_ALLGATHER ? m->size - 1 : 1;
+    *s = (struct stream){
+        .data = send ? send[next].data : NULL, .bytes = send ? send[next].bytes : 0, .first = next};
+    s->count = kind == CALL_ALLGATHER ? group.count - 1 : 1;
     s->ring = ring_of(m, m->rank, to, &s->capacity);
     m->streams++;
   }
@@ -370,17 +398,48 @@ static neap_status run_call(struct member *m, enum call_kind kind, const neap_pi
   return status;
 }
 
+static neap_status run_allgather(struct member *m, struct group group, void *all, const uint64_t *bytes) {
+  calls_allgather_pieces(group.own, group.count, all, bytes, m->pieces, m->pieces + m->size);
+  return run_call(m, group, CALL_ALLGATHER, m->pieces, m->pieces + m->size);
+}
+
+static struct group everyone(const struct member *m) { return (struct group){0, 1, m->size, m->rank}; }
+
 static neap_status shared_exchange(void *self, const neap_piece *send, const neap_piece *receive) {
-  return run_call(self, CALL_EXCHANGE, send, receive);
+  return run_call(self, everyone(self), CALL_EXCHANGE, send, receive);
 }
 
 static neap_status shared_allgather(void *self, void *all, const uint64_t *bytes) {
-  struct member *m = self;
-  calls_allgather_pieces(m->rank, m->size, all, bytes, m->pieces, m->pieces + m->size);
-  return run_call(m, CALL_ALLGATHER, m->pieces, m->pieces + m->size);
+  return run_allgather(self, everyone(self), all, bytes);
 }
 
-static neap_status shared_barrier(void *self) { return run_call(self, CALL_BARRIER, NULL, NULL); }
+static neap_status shared_barrier(void *self) {
+  return run_call(self, everyone(self), CALL_BARRIER, NULL, NULL);
+}
+
+static neap_status part_exchange(void *self, const neap_piece *send, const neap_piece *receive) {
+  const struct part *p = self;
+  return run_call(p->member, p->group, CALL_EXCHANGE, send, receive);
+}
+
+static neap_status part_allgather(void *self, void *all, const uint64_t *bytes) {
+  const struct part *p = self;
+  return run_allgather(p->member, p->group, all, bytes);
+}
+
+static neap_status part_barrier(void *self) {
+  const struct part *p = self;
+  return run_call(p->member, p->group, CALL_BARRIER, NULL, NULL);
+}
+
+static neap_status shared_part(void *self, int first, int stride, int count, neap_collective *out) {
+  struct member *m = self;
+  struct part *p = malloc(sizeof *p);
+  RETURN_IF_NULL(p);
+  *p = (struct part){m, {first, stride, count, (m->rank - first) / stride}};
+  *out = (neap_collective){p->group.own, count, p, part_exchange, part_allgather, part_barrier, free, NULL};
+  return NEAP_OK;
+}
 
 void shared_memory_disconnect(void *self) {
   struct member *m = self;
@@ -388,6 +447,7 @@ void shared_memory_disconnect(void *self) {
   free(m->out);
   free(m->in);
   free(m->pieces);
+  free(m->pairs);
   free(m);
 }
 
@@ -414,12 +474,13 @@ neap_status shared_memory_connect(struct shared_region *region, int rank, neap_c
   m->out = calloc(size, sizeof *m->out);
   m->in = calloc(size, sizeof *m->in);
   m->pieces = calloc(2 * size, sizeof *m->pieces);
-  if (m->out == NULL || m->in == NULL || m->pieces == NULL) {
+  m->pairs = calloc(size, sizeof *m->pairs);
+  if (m->out == NULL || m->in == NULL || m->pieces == NULL || m->pairs == NULL) {
     shared_memory_disconnect(m);
     return neap_fail(NEAP_OUT_OF_MEMORY, "shared_memory_connect: out of memory");
   }
-  *out = (neap_collective){rank,           region->size,       m, shared_exchange, shared_allgather,
-                           shared_barrier, shared_memory_close};
+  *out = (neap_collective){rank,           region->size,        m,          shared_exchange, shared_allgather,
+                           shared_barrier, shared_memory_close, shared_part};
   return NEAP_OK;
 }
 

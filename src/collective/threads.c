@@ -14,6 +14,13 @@ struct call {
   const neap_piece *send, *receive; /* [size]; NULL: a barrier */
 };
 
+/* Ranks of a group that are becoming a group of their own. */
+struct forming {
+  int first, stride, count, joined;
+  struct group *group;
+  struct forming *next;
+};
+
 struct group {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -21,7 +28,8 @@ struct group {
   uint64_t meetings; /* that every rank came to */
   uint64_t refused;  /* number of the meeting whose calls did not agree; 0: none */
   struct ending ending;
-  struct call calls[]; /* [size] */
+  struct forming *forming; /* of those that miss a rank */
+  struct call calls[];     /* [size] */
 };
 
 struct member {
@@ -96,6 +104,10 @@ static neap_status threads_allgather(void *self, void *all, const uint64_t *byte
 static neap_status threads_barrier(void *self) { return begin(self, (struct call){CALL_BARRIER}); }
 
 static void free_group(struct group *group) {
+  for (struct forming *f; (f = group->forming) != NULL;) { /* its ranks have failed */
+    group->forming = f->next;
+    free(f);
+  }
   pthread_cond_destroy(&group->changed);
   pthread_mutex_destroy(&group->lock);
   free(group);
@@ -128,20 +140,65 @@ static neap_status new_group(int size, struct group **out) {
   return NEAP_OK;
 }
 
+static neap_status join(struct group *group, int rank, neap_collective *out);
+
+/* Returns the group of a part, which its first rank makes. The lock is held. */
+static neap_status find_part(struct group *group, struct forming part, struct group **out) {
+  struct forming **at = &group->forming;
+  while (*at != NULL &&
+         !((*at)->first == part.first && (*at)->stride == part.stride && (*at)->count == part.count))
+    at = &(*at)->next;
+  if (*at == NULL) {
+    struct forming *made = malloc(sizeof *made);
+    RETURN_IF_NULL(made);
+    const neap_status status = new_group(part.count, &part.group);
+    if (status != NEAP_OK) {
+      free(made);
+      return status;
+    }
+    *made = part;
+    *at = made;
+  }
+  struct forming *found = *at;
+  *out = found->group;
+  if (++found->joined == found->count) { /* the next of the same ranks is another */
+    *at = found->next;
+    free(found);
+  }
+  return NEAP_OK;
+}
+
+static neap_status threads_part(void *self, int first, int stride, int count, neap_collective *out) {
+  struct member *member = self;
+  struct group *part;
+  pthread_mutex_lock(&member->group->lock);
+  const neap_status status =
+      find_part(member->group, (struct forming){first, stride, count, 0, NULL, NULL}, &part);
+  pthread_mutex_unlock(&member->group->lock);
+  return status == NEAP_OK ? join(part, (member->rank - first) / stride, out) : status;
+}
+
+/* Makes the collective of a rank of a group. */
+static neap_status join(struct group *group, int rank, neap_collective *out) {
+  struct member *member = calloc(1, sizeof *member + 2 * (size_t)group->size * sizeof *member->pieces);
+  RETURN_IF_NULL(member);
+  *member = (struct member){group, rank};
+  *out = (neap_collective){
+      rank,          group->size, member, threads_exchange, threads_allgather, threads_barrier,
+      threads_close, threads_part};
+  return NEAP_OK;
+}
+
 neap_status threads_connect(int size, neap_collective *ranks) {
   struct group *group;
   RETURN_IF(size < 1, NEAP_INVALID_ARGUMENT, "threads_connect: there must be at least 1 rank (got %d)", size);
   TRY(new_group(size, &group));
   for (int r = 0; r < size; r++) {
-    struct member *member = calloc(1, sizeof *member + 2 * (size_t)size * sizeof *member->pieces);
-    if (member == NULL) {
-      while (r-- > 0) free(ranks[r].self);
-      free_group(group);
-      return neap_fail(NEAP_OUT_OF_MEMORY, "threads_connect: out of memory");
-    }
-    *member = (struct member){group, r};
-    ranks[r] = (neap_collective){
-        r, size, member, threads_exchange, threads_allgather, threads_barrier, threads_close};
+    const neap_status status = join(group, r, &ranks[r]);
+    if (status == NEAP_OK) continue;
+    while (r-- > 0) free(ranks[r].self);
+    free_group(group);
+    return status;
   }
   return NEAP_OK;
 }

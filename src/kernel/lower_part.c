@@ -1,6 +1,7 @@
 #include "kernel/lower_part.h"
 
 #include "kernel/lower_step.h"
+#include "kernel/ranks.h"
 #include "rewrite/copy.h"
 
 struct cutting {
@@ -8,11 +9,12 @@ struct cutting {
   const struct part_request *request;
   struct lowered *to;
   struct copy copy;
-  int32_t *state;         /* by value: the state that it lies in */
-  double *seconds;        /* by node of the part */
-  uint64_t *workspaces;   /* by node of the part */
-  struct kernel *kernels; /* by node of the part */
-  struct region region;   /* of all but kernels */
+  int32_t *state;               /* by value: the state that it lies in */
+  double *seconds;              /* by node of the part */
+  uint64_t *workspaces;         /* by node of the part */
+  struct kernel *kernels;       /* by node of the part */
+  struct rank_part *rank_parts; /* by node of the part; NULL: the whole has none */
+  struct region region;         /* of all but kernels */
 };
 
 static bool takes(const struct cutting *c, int32_t node) {
@@ -53,6 +55,11 @@ static void map_values(struct cutting *c, bool back) {
   }
 }
 
+/* Returns the part of a node's workspace that ranks need, which lowered_make_step adds. */
+static uint64_t shared_workspace(const struct cutting *c, int32_t node) {
+  return c->whole->rank_parts != NULL ? memory_round_up(c->whole->rank_parts[node].workspace) : 0;
+}
+
 static neap_status copy_nodes(struct cutting *c) {
   const struct neap_graph *from = c->whole->graph;
   for (int32_t v = 0; v < (int32_t)from->nodes.count; v++) {
@@ -60,10 +67,11 @@ static neap_status copy_nodes(struct cutting *c) {
     const size_t made = c->copy.to->nodes.count;
     TRY(copy_node(&c->copy, from->nodes.data[v]));
     c->seconds[made] = c->whole->step->nodes[v].cost;
-    c->workspaces[made] = c->whole->step->nodes[v].workspace;
+    c->workspaces[made] = c->whole->step->nodes[v].workspace - shared_workspace(c, v);
     c->kernels[made] = c->whole->kernels[v];
     c->kernels[made].graph = c->copy.to;
     c->kernels[made].node = (int32_t)made;
+    if (c->rank_parts != NULL) c->rank_parts[made] = c->whole->rank_parts[v];
   }
   return NEAP_OK;
 }
@@ -103,6 +111,11 @@ static neap_status cut(struct cutting *c) {
   c->kernels = region_alloc(&to->region, nodes, sizeof *c->kernels);
   RETURN_IF(!c->state || !c->seconds || !c->workspaces || !c->kernels, NEAP_OUT_OF_MEMORY,
             "lowering: out of memory");
+  if (c->whole->rank_parts != NULL) {
+    c->rank_parts = region_alloc(&to->region, nodes + 1, sizeof *c->rank_parts);
+    RETURN_IF_NULL(c->rank_parts);
+    to->rank_parts = c->rank_parts;
+  }
   TRY(copy_residents(c));
   map_values(c, false);
   neap_status status = copy_nodes(c);

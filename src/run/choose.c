@@ -28,9 +28,9 @@ bool is_sparse(const struct neap_session_options *o) { return o->sparse_density 
 
 bool is_pipeline(const struct neap_session_options *o) { return o->pipeline > 1; }
 
-/* Returns the number of processes that divide micro-batches and states; those of a pipeline do not. */
-static int dividing_ranks(const struct neap_session_options *o) {
-  return o->collective != NULL && !is_pipeline(o) ? o->collective->size : 0;
+int batch_ranks_of(const struct neap_session_options *o) {
+  const int all = o->collective != NULL ? o->collective->size : 1;
+  return is_pipeline(o) && all > o->pipeline ? all / o->pipeline : is_pipeline(o) ? 1 : all;
 }
 
 struct optimizer optimizer_of(const struct neap_session_options *given) {
@@ -49,7 +49,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .groups = o->groups,
                             .group_count = o->group_count,
                             .micro_batches = o->micro_batches,
-                            .ranks = dividing_ranks(o),
+                            .ranks = batch_ranks_of(o),
                             .scaled = o->dynamic_loss_scale || loss_scale_of(o) != 1,
                             .tentative = o->dynamic_loss_scale,
                             .averages = o->ema != 0,
@@ -67,7 +67,7 @@ struct lower_options lower_options_of(const struct neap_session_options *o) {
   const bool here = o->backend == NEAP_CPU && o->costs == NEAP_COSTS_ROOFLINE;
   return (struct lower_options){.convolution = o->convolution,
                                 .threads = o->threads,
-                                .ranks = dividing_ranks(o),
+                                .ranks = batch_ranks_of(o),
                                 .roofline = here ? machine_roofline(o->threads) : usual_roofline};
 }
 
@@ -90,9 +90,9 @@ static neap_status check_share(const struct neap_session_options *o) {
 static neap_status check_pipeline(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
   if (!is_pipeline(o)) return NEAP_OK;
-  RETURN_IF(ranks != o->pipeline, NEAP_INVALID_ARGUMENT,
-            "--pipeline %d: it needs as many processes (got %d); give --processes %d", o->pipeline, ranks,
-            o->pipeline);
+  RETURN_IF(ranks < o->pipeline || ranks % o->pipeline != 0, NEAP_INVALID_ARGUMENT,
+            "--pipeline %d: it needs as many processes, or a multiple of them (got %d); give --processes %d",
+            o->pipeline, ranks, o->pipeline);
   RETURN_IF(o->shard == NEAP_SHARD_ALL, NEAP_UNSUPPORTED,
             "--pipeline: its ranks have whole weights; leave out --shard all");
   RETURN_IF(o->sparse_density != 0 || o->ema != 0, NEAP_UNSUPPORTED,
@@ -112,13 +112,15 @@ neap_status check_ranks(const struct neap_session_options *o) {
   RETURN_IF(ranks > 1 && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
             "session options: several processes need the backend cpu");
   TRY(check_pipeline(o));
+  const int dividing = batch_ranks_of(o);
   RETURN_IF(
-      is_pipeline(o) && o->micro_batches < 2, NEAP_INVALID_ARGUMENT,
-      "--pipeline: a step of one micro-batch keeps all ranks but one idle; give a smaller --micro-batch");
-  if (is_pipeline(o)) return NEAP_OK;
-  RETURN_IF(ranks > 1 && (o->micro_batches < 2 || o->micro_batches % ranks != 0), NEAP_INVALID_ARGUMENT,
-            "session options: %d micro-batches do not divide among %d processes; give a multiple of %d",
-            o->micro_batches > 0 ? o->micro_batches : 1, ranks, ranks);
+      is_pipeline(o) && o->micro_batches < 2 * dividing, NEAP_INVALID_ARGUMENT,
+      "--pipeline: a step of one micro-batch keeps all ranks of a pipeline but one idle; give a smaller "
+      "--micro-batch");
+  RETURN_IF(dividing > 1 && (o->micro_batches < 2 || o->micro_batches % dividing != 0), NEAP_INVALID_ARGUMENT,
+            "session options: %d micro-batches do not divide among %d %s; give a multiple of %d",
+            o->micro_batches > 0 ? o->micro_batches : 1, dividing, is_pipeline(o) ? "pipelines" : "processes",
+            dividing);
   return NEAP_OK;
 }
 

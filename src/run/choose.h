@@ -34,6 +34,9 @@ bool predicts_only(const struct neap_graph *graph, const struct neap_session_opt
 neap_status check_ranks(const struct neap_session_options *options);
 /* Returns true if ranks divide a step by its depth. */
 bool is_pipeline(const struct neap_session_options *options);
+
+/* Returns the number of processes that divide the micro-batches: all, or one of each pipeline. At least 1. */
+int batch_ranks_of(const struct neap_session_options *options);
 /* Returns true if each of several processes has a share of large parameters. */
 bool shards_all(const struct neap_session_options *options);
 neap_status check_session_options(const struct neap_session_options *options);

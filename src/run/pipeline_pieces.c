@@ -86,7 +86,7 @@ static neap_status add_piece(struct pieces *p, enum program_kind program, int32_
   return NEAP_OK;
 }
 
-static int32_t rank_of_part(const struct pipeline_schedule *c, int32_t part) {
+int32_t pipeline_rank_of_part(const struct pipeline_schedule *c, int32_t part) {
   for (int32_t r = 0; r < c->ranks; r++)
     for (int32_t i = c->task_start[r]; i < c->task_start[r + 1]; i++)
       if (c->tasks[i].part == part) return r;
@@ -99,7 +99,7 @@ static neap_status divide_step(const struct dividing *d) {
   TRY(graph_readers(p->whole[PROGRAM_STEP]->graph, &p->region, &start, &readers));
   for (int32_t i = 0; i < d->schedule->part_count; i++) {
     bool *nodes;
-    TRY(add_piece(p, PROGRAM_STEP, rank_of_part(d->schedule, i), &nodes));
+    TRY(add_piece(p, PROGRAM_STEP, pipeline_rank_of_part(d->schedule, i), &nodes));
     take_nodes(d, &d->schedule->parts[i], nodes);
   }
   for (int32_t i = d->schedule->part_count; i-- > 0;)

@@ -40,6 +40,9 @@ neap_status pipeline_pieces_make(const struct lowered *const *whole, const struc
                                  const struct pipeline_schedule *schedule, struct pieces *out);
 void pipeline_pieces_free(struct pieces *pieces);
 
+/* Returns the rank that runs a part of a schedule; -1: none. */
+int32_t pipeline_rank_of_part(const struct pipeline_schedule *schedule, int32_t part);
+
 /* Returns the tensor of the step that is the same variable as tensor `id` of a program; -1: none. */
 int32_t pipeline_variable(const struct pieces *pieces, enum program_kind program, int32_t id);
 

@@ -8,6 +8,7 @@
 #include "plan/planners.h"
 #include "run/choose.h"
 #include "run/pipeline_pieces.h"
+#include "run/pipeline_schedule.h"
 #include "run/session_memory.h"
 #include "run/session_ranks.h"
 #include "run/session_run.h"
@@ -41,7 +42,13 @@ struct pipeline {
   const char *stages; /* session_stages() */
 };
 
-static int own_rank(const struct neap_session *s) { return s->options.collective->rank; }
+/* Returns the rank in the pipeline: which of its stages this process has. */
+static int own_rank(const struct neap_session *s) { return s->ranks->collective->rank; }
+
+/* Returns the index in the step of the pipeline's micro-batch: pipelines take them in turns. */
+static int32_t micro_batch_of_step(const struct neap_session *s, int32_t own) {
+  return s->batch != NULL ? own * session_batch_ranks(s) + s->batch->collective->rank : own;
+}
 
 /* ---- The whole programs ---- */
 
@@ -64,171 +71,15 @@ static neap_status lower_whole(struct neap_session *s, const struct neap_graph *
 
 /* ---- The schedule ---- */
 
-/* Returns the block of the session's step that begins at a forward node; the number of blocks for its end. */
-static int32_t block_at(const struct chain *chain, int32_t node) {
-  int32_t block = 0;
-  while (block < chain->stage_count && chain->stages[block].forward_begin < node) block++;
-  return block;
-}
-
-/* Moves the borders of a schedule from one step's blocks to another's. NEAP_UNSUPPORTED: a part has none. */
-static neap_status move_borders(const neap_pipeline *made, const struct chain *chain,
-                                struct pipeline_schedule *schedule) {
-  neap_pipeline_part part;
-  for (int32_t i = 0; neap_pipeline_part_at(made, i, &part); i++) {
-    schedule->parts[i].begin = block_at(chain, part.first_node);
-    schedule->parts[i].end = block_at(chain, part.end_node);
-    RETURN_IF(schedule->parts[i].begin >= schedule->parts[i].end, NEAP_UNSUPPORTED,
-              "pipeline: the step of micro-batches has fewer blocks; give fewer stages");
-  }
-  return NEAP_OK;
-}
-
-/* A way's pipeline, and its seconds in a run, where all ranks wait for the slowest whenever one sends. */
-struct candidate {
-  neap_pipeline *made;
-  neap_pipeline_info info;
-  double seconds;
-};
-
-/* Returns true if a tick makes a value that another rank reads: the next part of its micro-batch is there. */
-static bool sends(const struct pipeline_schedule *schedule, const int32_t *rank_of, const struct tick *tick) {
-  for (int32_t r = 0; r < schedule->ranks; r++) {
-    const int32_t part = tick->tasks[r].part;
-    if (part >= 0 && part + 1 < schedule->part_count && rank_of[part + 1] != r) return true;
-  }
-  return false;
-}
-
-/* Adds up the seconds between waits: of each, those of the rank with the most to do. */
-static double add_ticks(const neap_pipeline *made, const struct tick *ticks, int32_t count,
-                        const int32_t *rank_of, double *own) {
-  const struct pipeline_schedule *schedule = pipeline_schedule_of(made);
-  double seconds = 0;
-  for (int32_t t = 0; t < count; t++) {
-    double slowest = 0;
-    for (int32_t r = 0; r < schedule->ranks; r++) {
-      const int32_t part = ticks[t].tasks[r].part;
-      if (part >= 0) own[r] += pipeline_part_seconds(pipeline_problem_of(made), &schedule->parts[part]);
-      slowest = own[r] > slowest ? own[r] : slowest;
-    }
-    if (t + 1 < count && !sends(schedule, rank_of, &ticks[t])) continue;
-    seconds += slowest;
-    memset(own, 0, (size_t)schedule->ranks * sizeof *own);
-  }
-  return seconds;
-}
-
-static neap_status time_ticks(const neap_pipeline *made, double *seconds) {
-  const struct pipeline_schedule *schedule = pipeline_schedule_of(made);
-  struct region region = {0};
-  struct tick *ticks;
-  int32_t count, *rank_of = region_alloc(&region, (size_t)schedule->part_count, sizeof *rank_of);
-  double *own = region_alloc(&region, (size_t)schedule->ranks, sizeof *own);
-  neap_status status = rank_of != NULL && own != NULL
-                           ? ticks_make(schedule, &region, &ticks, &count)
-                           : neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-  for (int32_t r = 0; status == NEAP_OK && r < schedule->ranks; r++)
-    for (int32_t i = schedule->task_start[r]; i < schedule->task_start[r + 1]; i++)
-      rank_of[schedule->tasks[i].part] = r;
-  if (status == NEAP_OK) *seconds = add_ticks(made, ticks, count, rank_of, own);
-  region_free(&region);
-  return status;
-}
-
-/* Returns true if the other candidate is better: of those within the budget the faster, of those that are
- * about as fast, or that no budget is met by, the smaller. */
-static bool is_worse(const struct candidate *c, const struct candidate *other) {
-  static const double about = 0.02;
-  if (c->made == NULL || c->info.fits != other->info.fits) return c->made == NULL || other->info.fits;
-  const bool smaller = other->info.highest_bytes < c->info.highest_bytes;
-  if (!c->info.fits) return smaller;
-  return other->seconds < c->seconds * (1 - about) || (other->seconds < c->seconds * (1 + about) && smaller);
-}
-
-/* Tries a way, and keeps it if it is better. A way without a schedule is passed over. */
-static neap_status try_way(const neap_step *step, const neap_pipeline_options *options,
-                           struct candidate *best) {
-  struct candidate c;
-  neap_status status = neap_pipeline_make(step, options, &c.made);
-  if (status == NEAP_UNSUPPORTED) return NEAP_OK;
-  if (status != NEAP_OK) return status;
-  neap_pipeline_describe(c.made, &c.info);
-  status = time_ticks(c.made, &c.seconds);
-  if (status == NEAP_OK && is_worse(best, &c)) {
-    const struct candidate former = *best;
-    *best = c;
-    c = former;
-  }
-  neap_pipeline_free(c.made);
-  return status;
-}
-
-/* Divides a step with its updates, in which each state belongs to a block, by the given way or the best. */
-static neap_status divide(const struct neap_session *s, const neap_step *step, uint64_t budget,
-                          struct pipeline_schedule *out) {
-  const struct lower_options lowering = lower_options_of(&s->options);
-  struct candidate best = {0};
-  neap_pipeline_options options = {.way = s->options.pipeline_way,
-                                   .ranks = s->options.pipeline,
-                                   .micro_batches = s->options.micro_batches,
-                                   .bandwidth = lowering.roofline.exchange > 0 ? lowering.roofline.exchange
-                                                                               : usual_roofline.exchange,
-                                   .budget = budget == NEAP_BUDGET_MIN ? 1 : budget,
-                                   .fixed = true};
-  neap_status status = NEAP_OK;
-  if (options.way != NULL)
-    status = neap_pipeline_make(step, &options, &best.made);
-  else
-    for (int32_t i = 0; status == NEAP_OK && neap_pipeline_way_at(i, &options.way); i++)
-      status = try_way(step, &options, &best);
-  RETURN_IF(status == NEAP_OK && best.made == NULL, NEAP_UNSUPPORTED,
-            "pipeline: the step has fewer blocks than %d ranks", s->options.pipeline);
-  if (status == NEAP_OK) status = pipeline_schedule_copy(pipeline_schedule_of(best.made), out);
-  if (status == NEAP_OK) status = move_borders(best.made, &s->pipeline->chain, out);
-  neap_pipeline_free(best.made);
-  return status;
-}
-
-/* Makes the schedule of least bytes, or the fastest within a budget. */
-static neap_status choose_schedule(const struct neap_session *s, const struct neap_graph *graph,
-                                   uint64_t budget, struct pipeline_schedule *out) {
-  neap_session_options whole = s->options;
-  neap_step *step;
-  whole.micro_batches = 1;
-  whole.pipeline = 0;
-  whole.collective = NULL;
-  TRY(neap_step_from_graph(graph, &whole, &step));
-  const neap_status status = divide(s, step, budget, out);
-  neap_step_free(step);
-  return status;
-}
-
-/* Gives every rank the schedule of rank 0. */
-static neap_status hand_schedule(const struct neap_collective *c, struct pipeline_schedule *schedule) {
-  struct pipeline_schedule own = *schedule;
-  const size_t ranks = (size_t)c->size;
-  TRY(collective_broadcast(c, 0, &own.part_count, sizeof own.part_count));
-  TRY(collective_broadcast(c, 0, &own.micro_batches, sizeof own.micro_batches));
-  if (c->rank > 0) {
-    const struct pipeline_problem size = {.ranks = c->size, .micro_batches = own.micro_batches};
-    TRY(pipeline_schedule_create(&size, own.part_count, schedule));
-  }
-  TRY(collective_broadcast(c, 0, schedule->parts, (uint64_t)own.part_count * sizeof *schedule->parts));
-  TRY(collective_broadcast(c, 0, schedule->task_start, (ranks + 1) * sizeof *schedule->task_start));
-  return collective_broadcast(c, 0, schedule->tasks,
-                              (uint64_t)own.part_count * (uint64_t)own.micro_batches *
-                                  sizeof *schedule->tasks);
-}
-
 static neap_status schedule_together(struct neap_session *s, const struct neap_graph *graph,
                                      uint64_t budget) {
   struct pipeline *p = s->pipeline;
   const struct neap_collective *c = s->options.collective;
   pipeline_schedule_free(&p->schedule);
-  const neap_status status = c->rank == 0 ? choose_schedule(s, graph, budget, &p->schedule) : NEAP_OK;
+  const neap_status status =
+      c->rank == 0 ? pipeline_schedule_choose(graph, &s->options, &p->chain, budget, &p->schedule) : NEAP_OK;
   TRY(collective_share_status(c, status));
-  return hand_schedule(c, &p->schedule);
+  return pipeline_schedule_hand(c, s->options.pipeline, &p->schedule);
 }
 
 /* ---- Copies of values ---- */
@@ -288,8 +139,8 @@ static bool is_on_rank(const struct pieces *pieces, const struct piece_value *va
 
 static uint64_t bytes_of_value(const struct pipeline *p, const struct piece_value *value) {
   const struct lowered *whole = p->whole[value->program];
-  return memory_round_up(whole->backend->format_bytes(&whole->graph->tensors.data[value->tensor],
-                                                      whole->formats[value->tensor]));
+  return memory_round_up(
+      share_bytes(whole->backend, &whole->graph->tensors.data[value->tensor], whole->formats[value->tensor]));
 }
 
 static neap_status list_own_values(struct neap_session *s) {
@@ -694,14 +545,15 @@ static neap_status send_values(struct neap_session *s, const int32_t *made, cons
 neap_status pipeline_take(struct neap_session *s, float share) {
   struct pipeline *p = s->pipeline;
   const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
-  p->shares[s->micro_batch] = share;
+  const int32_t own_micro_batch = s->micro_batch / session_batch_ranks(s);
+  p->shares[own_micro_batch] = share;
   for (int32_t i = 0; i < p->own_count; i++) {
     const struct piece_value *value = &p->pieces.values[p->own[i].value];
     if (value->maker >= 0) continue;
     const void *data = neap_session_input(s, graph->tensors.data[value->tensor].name);
     RETURN_IF(data == NULL, NEAP_INTERNAL, "pipeline: input '%s' has no memory",
               graph->tensors.data[value->tensor].name);
-    TRY(device_write(&s->memory, place_of_value(p, p->own[i].value, s->micro_batch), data, p->own[i].bytes));
+    TRY(device_write(&s->memory, place_of_value(p, p->own[i].value, own_micro_batch), data, p->own[i].bytes));
   }
   return NEAP_OK;
 }
@@ -712,9 +564,10 @@ static neap_status run_task(struct neap_session *s, struct pipeline_task task, f
     p->windows.offset[i] = p->pieces.values[p->own[i].value].program == PROGRAM_STEP
                                ? (uint64_t)p->own[i].slot[task.micro_batch] * p->own[i].bytes
                                : 0;
-  return session_run(s, &p->programs[task.part], PROGRAM_STEP,
-                     (struct run_numbers){task.micro_batch, rate, p->shares[task.micro_batch]},
-                     own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
+  return session_run(
+      s, &p->programs[task.part], PROGRAM_STEP,
+      (struct run_numbers){micro_batch_of_step(s, task.micro_batch), rate, p->shares[task.micro_batch]},
+      own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
 }
 
 static neap_status run_tick(struct neap_session *s, const struct tick *tick, int32_t parts, float rate) {
@@ -748,10 +601,10 @@ static neap_status run_phases(struct neap_session *s, enum program_kind kind, fl
 
 neap_status pipeline_run_step(struct neap_session *s, float rate, neap_step_result *result) {
   struct pipeline *p = s->pipeline;
-  const int32_t parts = s->micro_batch;
+  const int32_t parts = s->micro_batch / session_batch_ranks(s);
   TRY(run_phases(s, PROGRAM_BEGIN, rate));
   for (int32_t t = 0; t < p->tick_count; t++) TRY(run_tick(s, &p->ticks[t], parts, rate));
-  TRY(collective_broadcast(s->options.collective, p->loss_rank, p->results,
+  TRY(collective_broadcast(s->ranks->collective, p->loss_rank, p->results,
                            (uint64_t)parts * sizeof *p->results));
   if (result != NULL) *result = p->results[parts - 1];
   return NEAP_OK;
@@ -814,7 +667,7 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
     TRY(send_values(s, made, none));
   }
   s->ranks->traffic = of_steps; /* an evaluation belongs to no step */
-  TRY(collective_broadcast(s->options.collective, root, &own, sizeof own));
+  TRY(collective_broadcast(s->ranks->collective, root, &own, sizeof own));
   if (result != NULL) *result = own;
   return NEAP_OK;
 }

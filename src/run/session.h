@@ -101,7 +101,9 @@ struct neap_session {
   double gradient_norm;     /* of the last step; -1: its update was left out */
   struct average *averages; /* run/averages.h */
   int32_t average_count;
-  struct ranks *ranks;       /* that train together; NULL: this process alone */
+  neap_collective stages, replicas; /* of a pipeline that is one of several: parts of options.collective */
+  struct ranks *ranks; /* that train together, in a pipeline its stages; NULL: this process alone */
+  struct ranks *batch; /* of these, or across pipelines, those that divide the micro-batches; NULL: none */
   struct pipeline *pipeline; /* run/pipeline_run.h; NULL: each rank runs the whole step */
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* the next one of the current step; 0: no step has begun */
@@ -139,9 +141,18 @@ static inline const char *const *session_unstored(const struct neap_session *ses
   *count = session->unstored_count;
   return session->unstored;
 }
+/* Returns the processes that divide the micro-batches; NULL: none do. */
+static inline const neap_collective *session_batch_collective(const struct neap_session *session) {
+  return session->batch != NULL ? session->batch->collective : NULL;
+}
 /* Returns the traffic with other processes, in all steps so far. */
 static inline struct traffic session_traffic(const struct neap_session *session) {
-  return session->ranks != NULL ? session->ranks->traffic : (struct traffic){0};
+  struct traffic sum = session->ranks != NULL ? session->ranks->traffic : (struct traffic){0};
+  if (session->batch == NULL || session->batch == session->ranks) return sum;
+  sum.sent += session->batch->traffic.sent;
+  sum.received += session->batch->traffic.received;
+  sum.seconds += session->batch->traffic.seconds;
+  return sum;
 }
 /* Returns VmRSS of the process just before the session's memory was mapped, in bytes. */
 static inline uint64_t session_resident_before(const struct neap_session *session) {

@@ -69,7 +69,7 @@ static struct byte_share own_bytes(const struct neap_session *s, const struct lo
     return (struct byte_share){0, 0,
                                l->backend->format_bytes(&l->graph->tensors.data[tensor], l->formats[tensor])};
   return byte_share_of_rank(l->backend, &l->graph->tensors.data[tensor], l->formats[tensor],
-                            s->ranks != NULL ? s->ranks->collective->rank : 0);
+                            s->batch != NULL ? s->batch->collective->rank : 0);
 }
 
 /* Allocates memory on the host for all shares of a variable. */
@@ -84,24 +84,24 @@ static neap_status open_shared(const struct lowered *l, int32_t tensor, struct b
 /* Reads the own share into its place in `whole`, and receives the others. */
 static neap_status gather_shares(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                                  uint64_t place, struct byte_share own, unsigned char *whole) {
-  const struct traffic of_steps = s->ranks->traffic;
+  const struct traffic of_steps = s->batch->traffic;
   const uint64_t unit = (uint64_t)dtype_rows[l->graph->tensors.data[tensor].dtype].block_bytes;
   TRY(device_read(&s->memory, place, whole + own.first, own.count));
-  const neap_status status = ranks_gather(s->ranks, whole, (int64_t)(own.whole / unit), unit);
-  s->ranks->traffic = of_steps; /* what is read belongs to no step */
+  const neap_status status = ranks_gather(s->batch, whole, (int64_t)(own.whole / unit), unit);
+  s->batch->traffic = of_steps; /* what is read belongs to no step */
   return status;
 }
 
-/* Gives every rank what the rank that has a variable for all has. */
+/* Gives every rank of a pipeline what the rank that has a variable for all has. */
 static neap_status give_all(const struct neap_session *s, const struct tensor *tensor, neap_status own,
                             void *data, uint64_t bytes) {
-  const struct neap_collective *c = s->options.collective;
+  const struct neap_collective *c = s->ranks->collective;
   TRY(collective_share_status(c, own));
   return collective_broadcast(c, tensor->lies_on - 1, data, bytes);
 }
 
 static bool is_owner(const struct neap_session *s, const struct tensor *tensor) {
-  return tensor->lies_on == 0 || tensor->lies_on - 1 == s->options.collective->rank;
+  return tensor->lies_on == 0 || tensor->lies_on - 1 == s->ranks->collective->rank;
 }
 
 static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
@@ -133,17 +133,23 @@ static bool is_shared(const struct lowered *l, int32_t tensor) {
   return l->graph->tensors.data[tensor].shares > 1;
 }
 
+/* Reads a variable of which this rank has all. */
+static neap_status export_own(const struct neap_session *s, const struct lowered *l, int32_t tensor,
+                              uint64_t place, float *plain) {
+  unsigned char *base;
+  TRY(device_enter(&s->memory, &base));
+  const neap_status status = l->backend->export_variable(l->state, &l->graph->tensors.data[tensor],
+                                                         l->formats[tensor], base + place, plain);
+  device_leave(&s->memory);
+  return status;
+}
+
 neap_status session_export(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                            uint64_t place, float *plain) {
   const struct tensor *given = &l->graph->tensors.data[tensor];
-  unsigned char *base;
-  if (is_shared(l, tensor)) return export_shared(s, l, tensor, place, plain);
   neap_status status = NEAP_OK;
-  if (is_owner(s, given)) {
-    TRY(device_enter(&s->memory, &base));
-    status = l->backend->export_variable(l->state, given, l->formats[tensor], base + place, plain);
-    device_leave(&s->memory);
-  }
+  if (is_owner(s, given))
+    status = (is_shared(l, tensor) ? export_shared : export_own)(s, l, tensor, place, plain);
   return given->lies_on > 0 ? give_all(s, given, status, plain, (uint64_t)given->elements * sizeof *plain)
                             : status;
 }
@@ -151,8 +157,8 @@ neap_status session_export(const struct neap_session *s, const struct lowered *l
 neap_status session_import(struct neap_session *s, const struct lowered *l, int32_t tensor,
                            const float *plain, uint64_t place) {
   unsigned char *base;
-  if (is_shared(l, tensor)) return import_shared(s, l, tensor, plain, place);
   if (l->graph->tensors.data[tensor].elsewhere) return NEAP_OK;
+  if (is_shared(l, tensor)) return import_shared(s, l, tensor, plain, place);
   TRY(device_enter(&s->memory, &base));
   const neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
                                                          l->formats[tensor], plain, base + place);
@@ -166,8 +172,10 @@ neap_status session_read_bytes(const struct neap_session *s, int32_t tensor, voi
   const struct byte_share own = own_bytes(s, s->main, tensor);
   const uint64_t place = session_place(s, tensor);
   const struct tensor *given = &s->main->graph->tensors.data[tensor];
-  if (is_shared(s->main, tensor)) return gather_shares(s, s->main, tensor, place, own, bytes);
-  const neap_status status = is_owner(s, given) ? device_read(&s->memory, place, bytes, own.whole) : NEAP_OK;
+  neap_status status = NEAP_OK;
+  if (is_owner(s, given))
+    status = is_shared(s->main, tensor) ? gather_shares(s, s->main, tensor, place, own, bytes)
+                                        : device_read(&s->memory, place, bytes, own.whole);
   return given->lies_on > 0 ? give_all(s, given, status, bytes, own.whole) : status;
 }
 

@@ -216,6 +216,8 @@ void neap_session_free(neap_session *s) {
   for (int kind = PROGRAM_COUNT; kind-- > 0;) /* the main one, which owns the backend's state, last */
     release_program(&s->programs[kind]);
   lowered_free(s->whole);
+  if (s->replicas.close != NULL) s->replicas.close(s->replicas.self);
+  if (s->stages.close != NULL) s->stages.close(s->stages.self);
   region_free(&s->region);
   free(s);
 }
@@ -309,7 +311,7 @@ static uint64_t growth_of(const struct neap_session *s) {
   for (int k = 0; k < PROGRAM_COUNT; k++)
     if (s->programs[k].lowered != NULL) nodes += s->programs[k].lowered->graph->nodes.count;
   static const uint64_t of_rank = 1 << 20; /* what it sends lies in memory that all have */
-  const uint64_t ranks = s->ranks != NULL ? (uint64_t)s->ranks->collective->size : 0;
+  const uint64_t ranks = s->ranks != NULL ? (uint64_t)s->options.collective->size : 0;
   return process_growth(nodes, s->options.base_on_disk) + ranks * of_rank + reading_bytes(s);
 }
 
@@ -324,11 +326,27 @@ static uint64_t beyond_process(struct neap_session *s) {
   return whole > 0 && needed > whole ? needed - whole : 0;
 }
 
+/* Connects the processes: all with all, or those of a pipeline, and those of a stage in several pipelines. */
+static neap_status connect_ranks(struct neap_session *s) {
+  const struct neap_collective *all = s->options.collective;
+  const int stages = s->options.pipeline, replicas = batch_ranks_of(&s->options);
+  const bool parts = is_pipeline(&s->options) && replicas > 1;
+  if (parts) {
+    TRY(collective_part(all, all->rank % replicas, replicas, stages, &s->stages));
+    TRY(collective_part(all, all->rank / replicas * replicas, 1, replicas, &s->replicas));
+    TRY(ranks_open(&s->replicas, &s->region, &s->batch));
+  }
+  TRY(ranks_open(parts ? &s->stages : all, &s->region, &s->ranks));
+  if (!is_pipeline(&s->options)) s->batch = s->ranks;
+  return NEAP_OK;
+}
+
 static neap_status create(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
                           uint64_t *smallest, uint64_t *beyond) {
   s->ran = PROGRAM_COUNT;
   s->loss_scale = loss_scale_of(&s->options);
   const bool together = s->options.collective != NULL && s->options.collective->size > 1;
+  if (together) TRY(connect_ranks(s));
   if (is_pipeline(&s->options)) {
     TRY(check_session_options(&s->options));
     TRY(pipeline_plan(s, graph, reserve, smallest));
@@ -336,7 +354,6 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   } else {
     TRY(together ? plan_together(s, graph, reserve, smallest) : plan_main(s, graph, NULL, reserve, smallest));
   }
-  if (together) TRY(ranks_open(s->options.collective, &s->region, &s->ranks));
   *beyond = beyond_process(s);
   if (together) TRY(ranks_most(s->options.collective, beyond)); /* then all plan again */
   if (*beyond > 0) return NEAP_OVER_BUDGET;
@@ -387,7 +404,7 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
-  const int32_t rank = session_batch_ranks(s) > 1 && kind == PROGRAM_STEP ? s->ranks->collective->rank : 0;
+  const int32_t rank = s->batch != NULL && kind == PROGRAM_STEP ? s->batch->collective->rank : 0;
   return session_run(s, &s->programs[kind], kind,
                      (struct run_numbers){s->micro_batch + rank, learning_rate, share}, result);
 }
@@ -399,6 +416,8 @@ static neap_status end_step(neap_session *s, float learning_rate, float share, n
   static const float smallest = 1, largest = 0x1p24f;
   if (s->ranks != NULL && s->options.dynamic_loss_scale)
     TRY(ranks_any(s->ranks, s->overflowed, &s->overflowed));
+  if (s->batch != s->ranks && s->batch != NULL && s->options.dynamic_loss_scale)
+    TRY(ranks_any(s->batch, s->overflowed, &s->overflowed));
   const bool skipped = s->overflowed;
   s->overflowed = false;
   if (!skipped)

@@ -95,9 +95,10 @@ static neap_status read_result(const neap_session *s, const struct program *prog
   return count_labels(s, program, &result->counted);
 }
 
-/* Returns how many have a micro-batch in this round; before and after the micro-batches all. */
-static int32_t active_ranks(const neap_session *s, enum program_kind kind) {
-  const int32_t all = session_batch_ranks(s), left = session_parts(s) - s->micro_batch;
+/* Returns how many have a micro-batch in the round of this rank's; before and after the micro-batches all. */
+static int32_t active_ranks(const neap_session *s, enum program_kind kind, int32_t micro_batch) {
+  const int32_t all = session_batch_ranks(s),
+                left = session_parts(s) - (micro_batch - s->batch->collective->rank);
   return kind == PROGRAM_STEP && left < all ? left : all;
 }
 
@@ -108,7 +109,7 @@ neap_status session_run(struct neap_session *s, const struct session_program *gi
                                       .step = s->steps,
                                       .learning_rate = numbers.learning_rate,
                                       .micro_batch = numbers.micro_batch,
-                                      .ranks = s->pipeline == NULL ? s->ranks : NULL,
+                                      .ranks = s->batch,
                                       .awaited = s->ranks != NULL,
                                       .micro_batches = s->options.micro_batches,
                                       .parts = session_parts(s),
@@ -119,7 +120,7 @@ neap_status session_run(struct neap_session *s, const struct session_program *gi
                                       .rows = {transfer_read_rows, s->transfer}};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
-  if (context.ranks != NULL) s->ranks->active = active_ranks(s, kind);
+  if (context.ranks != NULL) s->batch->active = active_ranks(s, kind, numbers.micro_batch);
   const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) give_up(s);

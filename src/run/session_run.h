@@ -11,7 +11,7 @@ static inline int32_t session_parts(const struct neap_session *s) {
 
 /* Returns the number of processes that divide the micro-batches of a step. */
 static inline int32_t session_batch_ranks(const struct neap_session *s) {
-  return s->ranks != NULL && s->pipeline == NULL ? s->ranks->collective->size : 1;
+  return s->batch != NULL ? s->batch->collective->size : 1;
 }
 
 /* Lowers the evaluation of a graph; variables keep the formats of `training`. `outputs`: as in

@@ -30,7 +30,7 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
   free(allocated);
   if (status != NEAP_OK) return status;
   sha256_finish(&hash, digest);
-  return s->ranks != NULL ? collective_agree(s->ranks->collective, "weights", digest, 65) : NEAP_OK;
+  return s->ranks != NULL ? collective_agree(s->options.collective, "weights", digest, 65) : NEAP_OK;
 }
 
 /* ---- Writing ---- */

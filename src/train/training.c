@@ -98,8 +98,9 @@ static neap_status settle_micro_batch(struct training *t) {
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
             "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
   RETURN_IF(t->batch / t->micro % training_batch_ranks(t) != 0, NEAP_INVALID_ARGUMENT,
-            "%lld micro-batches (a batch of %lld, --micro-batch %lld) cannot be divided among %lld processes",
-            (long long)(t->batch / t->micro), (long long)t->batch, (long long)t->micro, (long long)ranks);
+            "%lld micro-batches (a batch of %lld, --micro-batch %lld) cannot be divided among %d %s",
+            (long long)(t->batch / t->micro), (long long)t->batch, (long long)t->micro,
+            (int)training_batch_ranks(t), is_pipeline(&t->own.session) ? "pipelines" : "processes");
   if (t->micro == t->batch) return NEAP_OK;
   neap_graph_free(t->graph);
   t->graph = NULL;

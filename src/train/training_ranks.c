@@ -19,13 +19,9 @@ int32_t training_rank(const struct training *t) {
   return collective_of(t) != NULL ? collective_of(t)->rank : 0;
 }
 
-int32_t training_batch_ranks(const struct training *t) {
-  return is_pipeline(&t->own.session) ? 1 : training_ranks(t);
-}
+int32_t training_batch_ranks(const struct training *t) { return batch_ranks_of(&t->own.session); }
 
-int32_t training_batch_rank(const struct training *t) {
-  return is_pipeline(&t->own.session) ? 0 : training_rank(t);
-}
+int32_t training_batch_rank(const struct training *t) { return training_rank(t) % training_batch_ranks(t); }
 
 neap_status training_share_status(const struct training *t, neap_status own) {
   return training_ranks(t) == 1 ? own : collective_share_status(collective_of(t), own);
@@ -47,7 +43,8 @@ neap_status training_gather(const struct training *t, void *all, uint64_t bytes)
 }
 
 neap_status training_gather_batches(const struct training *t, void *all, uint64_t bytes) {
-  return training_batch_ranks(t) == 1 ? NEAP_OK : training_gather(t, all, bytes);
+  const neap_collective *c = session_batch_collective(t->session);
+  return c == NULL ? NEAP_OK : collective_gather(c, all, bytes);
 }
 
 /* Returns the most micro-batches of a step that a rank has. */
@@ -74,11 +71,12 @@ neap_status training_gather_parts(struct training *t) {
 
 void training_take_results(struct training *t, int32_t parts) {
   const neap_step_result *made = session_part_results(t->session);
-  for (int32_t part = 0; made != NULL && part < parts; part++) {
+  for (int32_t part = training_batch_rank(t), i = 0; made != NULL && part < parts; i++) {
     struct part_result *result = training_part_result(t, part);
-    result->loss = result->share * made[part].loss;
-    result->correct = made[part].correct;
-    result->labels = made[part].counted;
+    result->loss = result->share * made[i].loss;
+    result->correct = made[i].correct;
+    result->labels = made[i].counted;
+    part += training_batch_ranks(t);
   }
 }
 

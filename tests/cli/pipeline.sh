@@ -33,12 +33,14 @@ while read -r model options; do
   [[ $options == *synthetic* ]] || run+=("${text[@]}")
   expect 0 "${run[@]}" --json
   weights=$(field weights_sha256) loss=$(field loss) test_loss=$(field test_loss)
-  for ranks in 2 4; do
-    expect 0 "${run[@]}" --processes $ranks --pipeline $ranks --json
-    same "$(field weights_sha256)" "$weights" "weights of a pipeline of $ranks ranks: $model $options"
-    same "$(field loss)" "$loss" "the loss of a pipeline of $ranks ranks: $model $options"
-    same "$(field test_loss)" "$test_loss" "the test loss of a pipeline of $ranks ranks: $model $options"
-    same "$(field measured_peak_bytes)" "$(field planned_peak_bytes)" "the measured peak of a pipeline of $ranks ranks: $model $options"
+  for divided in "2 2" "4 4" "4 2"; do
+    read -r ranks stages <<<"$divided"
+    what="of a pipeline of $stages stages on $ranks ranks: $model $options"
+    expect 0 "${run[@]}" --processes "$ranks" --pipeline "$stages" --json
+    same "$(field weights_sha256)" "$weights" "weights $what"
+    same "$(field loss)" "$loss" "the loss $what"
+    same "$(field test_loss)" "$test_loss" "the test loss $what"
+    same "$(field measured_peak_bytes)" "$(field planned_peak_bytes)" "the measured peak $what"
   done
 done <<'END'
 gpt-4x32x2 --optimizer adamw --clip-norm 0.5 --dropout 0.1
@@ -56,7 +58,7 @@ six=$(field weights_sha256)
 expect 0 "${run[@]}" --steps 3 --processes 3 --pipeline 3 --out piped
 expect 0 "$neap" train --resume piped --steps 6 --json
 same "$(field weights_sha256)" "$six" "weights of a run that began as a pipeline"
-expect 0 "${run[@]}" --steps 3 --out alone
+expect 0 "${run[@]}" --steps 3 --processes 4 --pipeline 2 --out alone
 expect 0 "$neap" train --resume alone --steps 6 --processes 2 --pipeline 2 --json
 same "$(field weights_sha256)" "$six" "weights of a run that went on as a pipeline"
 while read -r status words options; do
@@ -65,8 +67,9 @@ while read -r status words options; do
   says "${words//_/ }"
   [ "$(grep -c "^neap: " err)" = 1 ] || fail "it is told $(grep -c "^neap: " err) times that $options is wrong"
 done <<'END'
-2 it_needs_as_many_processes_(got_1) --pipeline 2
-2 it_needs_as_many_processes_(got_3) --pipeline 2 --processes 3
+2 or_a_multiple_of_them_(got_1) --pipeline 2
+2 or_a_multiple_of_them_(got_3) --pipeline 2 --processes 3
+2 3_pipelines --pipeline 2 --processes 6 --micro-batch 1
 2 one_micro-batch --pipeline 2 --processes 2 --micro-batch 8
 3 the_smallest_that_can --pipeline 2 --processes 2 --budget 1KB
 END

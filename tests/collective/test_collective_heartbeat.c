@@ -57,7 +57,8 @@ static void run(int size, rank_work *work, struct rank *ranks) {
 
 static neap_status nobody_is_lost(const neap_collective *c, int *shared) {
   TRY(case_random_calls(c, 3, 60, 1000));
-  pause_for(0.05 * c->rank); /* ranks leave one after the other */
+  TRY(case_parts(c, 4, 1000)); /* in which ranks make different numbers of calls */
+  pause_for(0.05 * c->rank);   /* ranks leave one after the other */
   return __atomic_load_n(shared, __ATOMIC_SEQ_CST) == 0 ? NEAP_OK
                                                         : neap_fail(NEAP_INTERNAL, "a rank was lost");
 }

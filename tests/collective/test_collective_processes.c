@@ -70,7 +70,8 @@ static void pause_for(double seconds) {
 
 static neap_status call_at_random(const neap_collective *c) {
   TRY(case_random_calls(c, 3, 25, 1000));
-  return case_random_calls(c, 4, 6, 64 << 10);
+  TRY(case_random_calls(c, 4, 6, 64 << 10));
+  return case_parts(c, 5, 64 << 10);
 }
 
 static neap_status meet_often(const neap_collective *c) { return case_barriers(c, shared, 30); }

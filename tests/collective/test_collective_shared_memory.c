@@ -62,13 +62,10 @@ static void test_sizes(void **state) {
 
 int run_test_collective_shared_memory(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_calls),
-      cmocka_unit_test(test_large_pieces),
-      cmocka_unit_test(test_barriers),
-      cmocka_unit_test(test_early_close),
-      cmocka_unit_test(test_calls_that_differ),
-      cmocka_unit_test(test_death),
-      cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_random_calls), cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_large_pieces), cmocka_unit_test(test_barriers),
+      cmocka_unit_test(test_early_close),  cmocka_unit_test(test_calls_that_differ),
+      cmocka_unit_test(test_death),        cmocka_unit_test(test_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

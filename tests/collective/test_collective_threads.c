@@ -37,9 +37,9 @@ static void test_close(void **state) {
 
 int run_test_collective_threads(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_calls), cmocka_unit_test(test_barriers),
-      cmocka_unit_test(test_early_close),  cmocka_unit_test(test_calls_that_differ),
-      cmocka_unit_test(test_close),
+      cmocka_unit_test(test_random_calls),      cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_barriers),          cmocka_unit_test(test_early_close),
+      cmocka_unit_test(test_calls_that_differ), cmocka_unit_test(test_close),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,8 @@
 
 static neap_status make_calls(const neap_collective *c) {
   TRY(case_random_calls(c, 3, 15, 1000));
-  return case_random_calls(c, 4, 3, 64 << 10);
+  TRY(case_random_calls(c, 4, 3, 64 << 10));
+  return case_parts(c, 5, 1000);
 }
 
 /* The main thread may be inside MPI for ever. */

@@ -1,15 +1,13 @@
 /* Ranks that divide a step by its depth have the bits of one process with as many micro-batches: weights,
  * losses, norms, evaluations and files; for every way to order them, optimizer, type and budget. */
-#include <pthread.h>
-
-#include "session_help.h"
+#include "on_threads.h"
 
 #include "collective/threads.h"
 #include "run/pipeline_run.h"
 #include "run/variables.h"
 #include "step/plan.h"
 
-enum { MICRO = 4, CLASSES = 5, STEPS = 3, MOST_RANKS = 4 };
+enum { MICRO = 4, CLASSES = 5, STEPS = 3, MOST_RANKS = 6 };
 
 /* Blocks with batch norm, dropout and a residual sum: each block's output is the only value between it and
  * the next. */
@@ -39,26 +37,37 @@ struct rank_run {
   const neap_collective *collective;
   const char *path; /* of a file to save; NULL: none */
   int32_t parts;    /* of the second step; 0: all micro-batches */
+  int pipelines;    /* that divide the micro-batches; 0: one */
   char digest[65];
   double losses[STEPS][24], norm, evaluated;
   neap_memory memory;
 };
 
+/* Returns how many divide the micro-batches, and which of these the rank is. */
+static int32_t dividing(const struct rank_run *run) {
+  return run->collective != NULL && run->pipelines > 1 ? run->pipelines : 1;
+}
+
+static int32_t turn_of(const struct rank_run *run) {
+  return run->collective != NULL ? run->collective->rank % dividing(run) : 0;
+}
+
 static void keep_losses(struct rank_run *run, const neap_session *s, int step, int32_t parts) {
   const neap_step_result *results = session_part_results(s);
-  for (int32_t part = 0; results != NULL && part < parts; part++)
-    run->losses[step][part] = results[part].loss;
+  for (int32_t part = turn_of(run), i = 0; results != NULL && part < parts; part += dividing(run))
+    run->losses[step][part] = results[i++].loss;
 }
 
 static void run_all_steps(struct rank_run *run, neap_session *s) {
   for (int k = 0; k < STEPS; k++) {
     const int32_t parts = k == 1 && run->parts > 0 ? run->parts : run->options.micro_batches;
     session_set_parts(s, parts);
-    for (int32_t part = 0; part < parts; part++) {
+    for (int32_t first = 0; first < parts; first += dividing(run)) {
+      const int32_t part = first + turn_of(run);
       neap_step_result result;
-      fill_inputs(s, (uint64_t)(100 * k + part + 1), CLASSES);
-      ASSERT_OK(neap_session_micro_step(s, 0.1f, 1 / (float)parts, &result));
-      run->losses[k][part] = result.loss;
+      if (part < parts) fill_inputs(s, (uint64_t)(100 * k + part + 1), CLASSES);
+      ASSERT_OK(neap_session_micro_step(s, 0.1f, part < parts ? 1 / (float)parts : 0, &result));
+      if (part < parts) run->losses[k][part] = result.loss;
       run->norm = result.gradient_norm;
     }
     keep_losses(run, s, k, parts);
@@ -70,7 +79,7 @@ static void *run_rank(void *context) {
   neap_session *s = NULL;
   neap_step_result result;
   run->options.collective = run->collective;
-  run->options.pipeline = run->collective != NULL ? run->collective->size : 0;
+  run->options.pipeline = run->collective != NULL ? run->collective->size / dividing(run) : 0;
   run->options.threads = 1;
   run->options.seed = 3;
   ASSERT_OK(neap_session_create(run->graph, &run->options, NULL, &s));
@@ -91,15 +100,13 @@ static void *run_rank(void *context) {
 
 static void run_ranks(const struct rank_run *like, int size, struct rank_run *runs) {
   neap_collective ranks[MOST_RANKS];
-  pthread_t threads[MOST_RANKS];
   ASSERT_OK(threads_connect(size, ranks));
   for (int r = 0; r < size; r++) {
     runs[r] = *like;
     runs[r].collective = &ranks[r];
-    assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &runs[r]), 0);
   }
-  for (int r = 0; r < size; r++) assert_int_equal(pthread_join(threads[r], NULL), 0);
-  for (int r = 0; r < size; r++) ranks[r].close(ranks[r].self);
+  on_threads(size, run_rank, runs, sizeof *runs);
+  close_all(size, ranks);
 }
 
 /* Runs `size` ranks beside one process. */
@@ -117,7 +124,7 @@ static const struct rank_run *check(const char *what, struct rank_run like, int 
     assert_true(one.norm == runs[r].norm);
     assert_true(one.evaluated == runs[r].evaluated);
     for (int k = 0; k < STEPS; k++)
-      for (int32_t part = 0; part < like.options.micro_batches; part++)
+      for (int32_t part = turn_of(&runs[r]); part < like.options.micro_batches; part += dividing(&runs[r]))
         assert_true(one.losses[k][part] == runs[r].losses[k][part]);
   }
   return runs;
@@ -143,13 +150,49 @@ static void test_bits(void **state) {
   (void)state;
   neap_graph *graph = build(5);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    for (int size = 2; size <= MOST_RANKS; size++) {
+    for (int size = 2; size <= 4; size++) {
       struct rank_run like = {.graph = graph, .options = cases[i].options};
       like.options.micro_batches = size == 3 ? 5 : 8;
       like.options.planner = "evict";
       like.options.budget = i % 2 == 0 ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
       check(cases[i].what, like, size);
     }
+  neap_graph_free(graph);
+}
+
+/* Several pipelines divide the micro-batches: 2 of 2 stages, 3 of 2, 2 of 3. States and sums are shared among
+ * the ranks of a stage. */
+static void test_several_pipelines(void **state) {
+  (void)state;
+  static const struct { int pipelines, stages; } grids[] = {{2, 2}, {3, 2}, {2, 3}};
+  neap_graph *graph = build(5);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t g = 0; g < sizeof grids / sizeof *grids; g++) {
+      struct rank_run like = {.graph = graph, .options = cases[i].options, .pipelines = grids[g].pipelines};
+      like.options.micro_batches = 4 * grids[g].pipelines;
+      like.options.planner = "evict";
+      like.options.budget = i % 2 == 0 ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
+      like.parts = g == 0 ? 5 : 0; /* the last round of the second step is that of one pipeline */
+      check(cases[i].what, like, grids[g].pipelines * grids[g].stages);
+    }
+  neap_graph_free(graph);
+}
+
+/* A rank of two pipelines has about half of the states of one, which are most of this model's bytes. */
+static void test_shared_states(void **state) {
+  (void)state;
+  neap_graph *graph = build(4);
+  struct rank_run like = {.graph = graph, .options = cases[4].options};
+  uint64_t states[2] = {0};
+  like.options.micro_batches = 4;
+  like.options.planner = "evict";
+  for (int pipelines = 1; pipelines <= 2; pipelines++) {
+    like.pipelines = pipelines;
+    const struct rank_run *runs = check("shared states", like, 2 * pipelines);
+    for (int r = 0; r < 2 * pipelines; r++)
+      if (runs[r].memory.states > states[pipelines - 1]) states[pipelines - 1] = runs[r].memory.states;
+  }
+  assert_true((double)states[1] < 0.6 * (double)states[0]);
   neap_graph_free(graph);
 }
 
@@ -217,8 +260,7 @@ static void test_budgets(void **state) {
 }
 
 /* The file that the first rank saves is that of one process, byte for byte. */
-static void test_files(void **state) {
-  (void)state;
+static void compare_files(int size, int pipelines) {
   neap_graph *graph = build(4);
   struct rank_run like = {.graph = graph, .options = cases[4].options, .path = "pipeline_one.safetensors"};
   struct rank_run one = like, runs[MOST_RANKS] = {0};
@@ -226,7 +268,8 @@ static void test_files(void **state) {
   like.options.planner = one.options.planner = "evict";
   run_rank(&one);
   like.path = "pipeline_ranks.safetensors";
-  run_ranks(&like, 3, runs);
+  like.pipelines = pipelines;
+  run_ranks(&like, size, runs);
   FILE *a = fopen(one.path, "rb"), *b = fopen(like.path, "rb");
   assert_non_null(a);
   assert_non_null(b);
@@ -240,6 +283,12 @@ static void test_files(void **state) {
   remove(one.path);
   remove(like.path);
   neap_graph_free(graph);
+}
+
+static void test_files(void **state) {
+  (void)state;
+  compare_files(3, 1);
+  compare_files(4, 2);
 }
 
 /* ---- Refusals ---- */
@@ -267,15 +316,11 @@ static void *create_refused(void *context) {
 /* Creates sessions of two ranks; each gives the same status. */
 static struct refused create_two(const neap_graph *graph, neap_session_options options) {
   neap_collective ranks[2];
-  pthread_t threads[2];
   struct refused both[2] = {{.graph = graph, .options = options}, {.graph = graph, .options = options}};
   ASSERT_OK(threads_connect(2, ranks));
-  for (int r = 0; r < 2; r++) {
-    both[r].collective = &ranks[r];
-    assert_int_equal(pthread_create(&threads[r], NULL, create_refused, &both[r]), 0);
-  }
-  for (int r = 0; r < 2; r++) assert_int_equal(pthread_join(threads[r], NULL), 0);
-  for (int r = 0; r < 2; r++) ranks[r].close(ranks[r].self);
+  for (int r = 0; r < 2; r++) both[r].collective = &ranks[r];
+  on_threads(2, create_refused, both, sizeof *both);
+  close_all(2, ranks);
   assert_int_equal(both[0].status, both[1].status);
   assert_int_equal(both[0].smallest, both[1].smallest);
   return both[0];
@@ -288,7 +333,9 @@ static void test_refusals(void **state) {
     neap_status status;
     const char *message;
   } refused[] = {
-      {{.pipeline = 3, .micro_batches = 4}, NEAP_INVALID_ARGUMENT, "it needs as many processes (got 2)"},
+      {{.pipeline = 3, .micro_batches = 4},
+       NEAP_INVALID_ARGUMENT,
+       "it needs as many processes, or a multiple of them (got 2)"},
       {{.pipeline = 2, .micro_batches = 1}, NEAP_INVALID_ARGUMENT, "give a smaller --micro-batch"},
       {{.pipeline = 2, .micro_batches = 4, .ema = 0.9f}, NEAP_UNSUPPORTED, "--ema"},
       {{.pipeline = 2, .micro_batches = 4, .sparse_density = 0.5}, NEAP_UNSUPPORTED, "--sparse"},
@@ -315,8 +362,10 @@ static void test_refusals(void **state) {
 
 int run_test_pipeline_run(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits),    cmocka_unit_test(test_ways),  cmocka_unit_test(test_short_step),
-      cmocka_unit_test(test_budgets), cmocka_unit_test(test_files), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_bits),          cmocka_unit_test(test_several_pipelines),
+      cmocka_unit_test(test_shared_states), cmocka_unit_test(test_ways),
+      cmocka_unit_test(test_short_step),    cmocka_unit_test(test_budgets),
+      cmocka_unit_test(test_files),         cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* Ranks that train together have the bits of one process with as many micro-batches: states, which lie in
  * shares, weights, loss scales and norms; for every optimizer, type and number of ranks. */
-#include <pthread.h>
 
-#include "session_help.h"
+#include "on_threads.h"
 
 #include "collective/threads.h"
 #include "kernel/ranks.h"
@@ -83,16 +82,14 @@ static void *run_rank(void *context) {
 
 static void run_ranks(const struct rank_run *like, int size, struct rank_run *runs) {
   neap_collective ranks[MOST_RANKS];
-  pthread_t threads[MOST_RANKS];
   ASSERT_OK(threads_connect(size, ranks));
   for (int r = 0; r < size; r++) {
     runs[r] = *like;
     runs[r].collective = &ranks[r];
     if (like->least > 0) runs[r].options.budget = r % 2 == 0 ? NEAP_BUDGET_MAX : like->least;
-    assert_int_equal(pthread_create(&threads[r], NULL, run_rank, &runs[r]), 0);
   }
-  for (int r = 0; r < size; r++) assert_int_equal(pthread_join(threads[r], NULL), 0);
-  for (int r = 0; r < size; r++) ranks[r].close(ranks[r].self);
+  on_threads(size, run_rank, runs, sizeof *runs);
+  close_all(size, ranks);
 }
 
 /* Whether ranks sent what is computed before anything runs. */

@@ -178,10 +178,24 @@ static void test_several_pipelines(void **state) {
   neap_graph_free(graph);
 }
 
-/* A rank of two pipelines has about half of the states of one, which are most of this model's bytes. */
+/* Wide layers, whose shares are of one size. */
+static neap_graph *build_wide(void) {
+  enum { LAYERS = 6, WIDTH = 128 };
+  neap_graph *graph = NULL;
+  const int64_t batch = MICRO;
+  neap_builder *b = neap_builder_create("wide");
+  neap_tensor x = neap_input(b, "image", NEAP_F32, 2, (int64_t[]){batch, WIDTH});
+  const neap_tensor label = neap_input(b, "label", NEAP_I32, 1, &batch);
+  for (int layer = 0; layer < LAYERS; layer++) x = neap_silu(b, neap_linear(b, x, WIDTH, false));
+  ASSERT_OK(neap_builder_finish(b, neap_softmax_cross_entropy(b, x, label, 0), &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+/* The states of all ranks together are those of one process, however many pipelines there are. */
 static void test_shared_states(void **state) {
   (void)state;
-  neap_graph *graph = build(4);
+  neap_graph *graph = build_wide();
   struct rank_run like = {.graph = graph, .options = cases[4].options};
   uint64_t states[2] = {0};
   like.options.micro_batches = 4;
@@ -189,10 +203,11 @@ static void test_shared_states(void **state) {
   for (int pipelines = 1; pipelines <= 2; pipelines++) {
     like.pipelines = pipelines;
     const struct rank_run *runs = check("shared states", like, 2 * pipelines);
-    for (int r = 0; r < 2 * pipelines; r++)
-      if (runs[r].memory.states > states[pipelines - 1]) states[pipelines - 1] = runs[r].memory.states;
+    for (int r = 0; r < 2 * pipelines; r++) states[pipelines - 1] += runs[r].memory.states;
   }
-  assert_true((double)states[1] < 0.6 * (double)states[0]);
+  if (states[1] > states[0] + states[0] / 50)
+    fail_msg("two pipelines have %llu bytes of states, one has %llu", (unsigned long long)states[1],
+             (unsigned long long)states[0]);
   neap_graph_free(graph);
 }
 

@@ -1,9 +1,10 @@
-/* Attention without its scores in memory (Rabe and Staats 2021; Dao et al. 2022), and rotary embedding.
+/* Attention that does not store its scores (Rabe and Staats 2021; Dao et al. 2022), and rotary embedding.
  *
- * A block of queries goes over blocks of the keys that it can see. Scores lie transposed, a row for each key:
+ * A block of queries visits the blocks of keys that it can see. Scores are transposed, a row for each key:
  * vectors run over queries, so that the maximum and the sum of a query's exponentials are elementwise, and
- * every product takes keys and values as they lie. Operands of 16 bits become floats block by block; those of
- * bf16 stay what they are where the processor multiplies them, and scores join them in the other products. */
+ * every product reads keys and values in the order of memory. Operands of 16 bits are converted to floats
+ * block by block. If the processor multiplies pairs of bf16, operands of bf16 stay bf16, and scores are
+ * rounded to bf16 for the other products. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -16,34 +17,34 @@ enum { QUERIES = 64, KEYS = 64 }; /* of a block */
 
 /* ---- Blocks ---- */
 
-/* Rows of a block as factors of products, whose sums run along the rows or across them. Where units are
+/* Rows of a block, packed as factors of products that sum along the rows or across them. If units are
  * floats, `across` is `rows`. */
 struct factors {
   float *rows;    /* [rows][units of columns] */
   float *across;  /* [units of rows][columns] */
-  float *columns; /* [units of columns][rows]: `rows` turned round */
+  float *columns; /* [units of columns][rows]: `rows` transposed */
 };
-/* Which are made besides rows. */
+/* Factors to make besides `rows`. */
 enum { ROWS = 0, ACROSS = 1, COLUMNS = 2 };
 
-/* What a thread works in. */
+/* Workspace of a thread. */
 struct block {
   bool pairs;                                     /* units are pairs of bf16, not floats */
-  struct factors queries, keys, values, gradient; /* [QUERIES or KEYS][width]; gradient: of y */
-  struct factors weights, slopes;                 /* [KEYS][QUERIES]: the two below */
-  float *scores;                /* [KEYS][QUERIES]: scores, then what values are multiplied by */
-  float *gradients;             /* of scores; backward */
-  float *kept;                  /* what dropout multiplies weights by */
-  float *sums;                  /* [width][QUERIES]: y or dq */
-  float *row[2];                /* [width] */
-  float *key_sums, *value_sums; /* [keys][width]: dk and dv of a head; backward */
+  struct factors queries, keys, values, gradient; /* [QUERIES or KEYS][width]; gradient: dy */
+  struct factors weights, slopes;                 /* [KEYS][QUERIES]: `scores` and `gradients`, packed */
+  float *scores;                                  /* [KEYS][QUERIES]: scores, then weights of values */
+  float *gradients;                               /* of weights, then of scores; backward only */
+  float *kept;                                    /* dropout's factors of the weights */
+  float *sums;                                    /* [width][QUERIES]: y or dq */
+  float *row[2];                                  /* [width] */
+  float *key_sums, *value_sums;                   /* [keys][width]: dk and dv of a head; backward only */
 };
 
 static int64_t sums_elements(const struct attention *a) {
-  return (a->keys + TILE_ROWS) * whole_vectors(a->depth); /* the last block of keys is of whole tiles */
+  return (a->keys + TILE_ROWS) * whole_vectors(a->depth); /* the last block of keys has whole tiles */
 }
 
-/* Memory that is handed out from its begin; NULL: only counted. */
+/* Memory that is allocated from its begin on; begin NULL: counts only. */
 struct memory {
   float *begin;
   int64_t used;
@@ -90,7 +91,7 @@ static int64_t block_elements(const struct attention *a, bool backward) {
   return counted.used;
 }
 
-/* The part of this thread. */
+/* Returns the workspace of this thread. */
 static struct block block_of(const struct attention *a, bool backward, void *workspace) {
   struct memory m = {(float *)workspace + omp_get_thread_num() * block_elements(a, backward), 0};
   return take_block(a, backward, &m);
@@ -102,7 +103,7 @@ size_t ISA(attention_workspace)(struct attention a, bool backward, int threads) 
 
 /* ---- Packing ---- */
 
-/* Pairs across rows: element d of rows 2 j and 2 j + 1. */
+/* Packs pairs across rows: element d of rows 2 j and 2 j + 1. */
 static void pair_across(int64_t count, int64_t columns, int64_t width, const float *rows, float *across) {
   for (int64_t j = 0; j < units_of(true, count); j++) {
     const uint16_t *first = (const uint16_t *)(const void *)rows + 2 * j * width, *second = first + width;
@@ -112,7 +113,7 @@ static void pair_across(int64_t count, int64_t columns, int64_t width, const flo
   }
 }
 
-/* Units of rows as columns, those behind `count` 0; of floats `scale` times as large. */
+/* Transpose units of rows; columns from `count` on are 0. Floats are multiplied by `scale`. */
 static void turn_floats(int64_t count, int64_t depth, float scale, const float *rows, float *to) {
   const int64_t width = whole_vectors(depth);
   for (int64_t d = 0; d < depth; d++) {
@@ -130,8 +131,8 @@ static void turn_pairs(int64_t count, int64_t depth, const float *rows, float *c
   }
 }
 
-/* `count` rows that lie `row` elements apart, filled up with zeros to whole vectors and tiles; columns of
- * floats are `scale` times as large. */
+/* Packs `count` rows of stride `row`, padded with zeros to whole vectors and tiles. Transposed floats are
+ * multiplied by `scale`. */
 static void pack(const struct attention *a, bool pairs, int64_t count, const void *from, int64_t row,
                  float scale, const struct factors *to) {
   const int64_t width = whole_vectors(a->depth);
@@ -154,8 +155,8 @@ static void pack(const struct attention *a, bool pairs, int64_t count, const voi
     turn_floats(count, a->depth, scale, to->rows, to->columns);
 }
 
-/* Rows of [KEYS][QUERIES] floats as factors, where these are pairs: 0 where half of one is no query or key.
- */
+/* Packs rows of [KEYS][QUERIES] floats as factors if units are pairs. A half of a pair that is no query or
+ * key is 0. */
 static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float *weights,
                          const struct factors *to) {
   if (!pairs) return;
@@ -170,7 +171,7 @@ static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float 
   if (to->across != to->rows) pair_across(keys, columns, QUERIES, to->rows, to->across);
 }
 
-/* Columns back to rows that lie `row` elements apart, each times its factor. `floats`: [width], for one. */
+/* Transposes columns back to rows of stride `row`, each times its factor. floats: [width], workspace. */
 static void unpack_columns(const struct attention *a, int64_t count, const float *columns,
                            const float *factors, float *floats, void *to, int64_t row) {
   for (int64_t i = 0; i < count; i++) {
@@ -185,19 +186,19 @@ static void unpack_rows(const struct attention *a, int64_t count, const float *f
                (void *)element_at(to, a->storage, i * row));
 }
 
-/* ---- Which keys a query sees ---- */
+/* ---- Visible keys ---- */
 
-/* Some queries of a head, with the operands that they read. */
+/* A block of queries of a head. */
 struct queries {
   int64_t sequence, head, first, count;
-  int64_t length;        /* of the keys that there are */
+  int64_t length;        /* the number of keys of the sequence */
   const int32_t *places; /* [count]; NULL: hide no key */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* The keys that any of the queries sees. */
+/* Returns the keys that any of the queries sees. */
 static struct range keys_of(const struct attention *a, const struct queries *q) {
   const int64_t shift = a->keys - a->queries, first = q->first + shift, last = first + q->count - 1;
   struct range seen = {0, q->length};
@@ -211,12 +212,12 @@ static struct range keys_of(const struct attention *a, const struct queries *q) 
   return seen;
 }
 
-/* Scores of a row of queries and a key that these do not see: -infinity. */
+/* Sets scores to -infinity where a query does not see the key. */
 static void hide(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
                  float *scores) {
   if (!a->causal && a->window == 0 && q->places == NULL) return;
   for (int64_t j = 0; j < keys; j++) {
-    const int64_t place = first_key + j - (a->keys - a->queries) - q->first; /* of the query beside it */
+    const int64_t place = first_key + j - (a->keys - a->queries) - q->first; /* of the query at this key */
     int64_t begin = 0, end = QUERIES;
     if (a->window > 0) begin = place - a->window + 1;
     if (a->causal) begin = place;
@@ -228,10 +229,10 @@ static void hide(const struct attention *a, const struct queries *q, int64_t fir
   }
 }
 
-/* Draws that a row of a block may need, four a counter, which may begin within one. */
+/* Draws for a row of a block: four for each counter. A row may begin within a counter. */
 enum { COUNTER_BLOCKS = (KEYS / 4 + COUNTERS) / COUNTERS, DRAWS = 4 * COUNTERS * COUNTER_BLOCKS };
 
-/* What dropout multiplies the weights of a block by: 0, or 1 / (1 - probability). */
+/* Draws dropout's factors of the weights of a block: 0 or 1 / (1 - probability). */
 static void draw(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
                  float *kept) {
   const float probability = a->probability, keep = 1 / (1 - probability);
@@ -272,7 +273,7 @@ static void cap_rows(int64_t rows, int64_t columns, float cap, float *x) {
   }
 }
 
-/* Scores of the queries and a block of keys, which it packs. */
+/* Packs a block of keys and values, and computes its scores with the queries. */
 static void score(const struct attention *a, const struct queries *q, struct range keys, const void *k,
                   const void *v, const struct block *b) {
   const int64_t count = keys.end - keys.begin, row = units_of(b->pairs, whole_vectors(a->depth));
@@ -287,12 +288,12 @@ static void score(const struct attention *a, const struct queries *q, struct ran
   hide(a, q, keys.begin, count, b->scores);
 }
 
-/* The softmax of each query so far. */
+/* The running softmax of each query. */
 struct running {
-  float highest[QUERIES], sum[QUERIES], shrink[QUERIES]; /* what earlier terms are multiplied by */
+  float highest[QUERIES], sum[QUERIES], shrink[QUERIES]; /* shrink: the factor of earlier terms */
 };
 
-/* Scores become exponentials, measured against the highest score so far. */
+/* Turns scores into exponentials, relative to the highest score so far. */
 static void exponentiate(int64_t keys, int64_t columns, struct running *r, float *scores) {
   float highest[QUERIES];
   memcpy(highest, r->highest, sizeof highest);
@@ -358,7 +359,7 @@ static struct queries queries_of(const struct attention *a, int64_t n, int64_t h
                           .places = a->places != NULL ? a->places + n * a->queries + first : NULL};
 }
 
-/* Where a head's rows begin. */
+/* Return the offset of a head's first row: of queries, of results and of keys. */
 static int64_t query_at(const struct attention *a, const struct queries *q) {
   return (q->sequence * a->queries + q->first) * a->query_row + q->head * a->depth;
 }
@@ -373,7 +374,7 @@ static bool worth_a_team(const struct attention *a) {
   return (double)a->sequences * (double)a->heads * (double)a->queries * (double)a->keys >= PARALLEL_FROM;
 }
 
-/* Blocks of queries go to threads in turns, since later ones see more keys where attention is causal. */
+/* Threads take blocks of queries in turn: with causal attention, later blocks see more keys. */
 void ISA(attention)(struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
                     void *workspace) {
   const int64_t blocks = (a.queries + QUERIES - 1) / QUERIES, group = a.heads / a.key_heads;
@@ -391,7 +392,7 @@ void ISA(attention)(struct attention a, const void *q, const void *k, const void
 
 /* ---- Backward ---- */
 
-/* Of each query: what its scores are measured against, and the mean of its weights' gradients. */
+/* For each query: the log-sum of its scores, and the mean of its weights' gradients. */
 struct terms {
   float log_sum[QUERIES], mean[QUERIES];
 };
@@ -400,7 +401,7 @@ static void gather_terms(const struct attention *a, const struct queries *q, con
                          const float *log_sum, const void *dy, const struct block *b, struct terms *t) {
   const int64_t row = a->heads * a->depth;
   for (int64_t i = 0; i < QUERIES;
-       i++) { /* weights of 0 where nothing is seen, and of queries that are none */
+       i++) { /* a weight of 0 for queries that see no key, and for rows that are padding */
     t->log_sum[i] = INFINITY;
     t->mean[i] = 0;
   }
@@ -416,7 +417,7 @@ static void gather_terms(const struct attention *a, const struct queries *q, con
   }
 }
 
-/* The slopes of the cap of a row of scores; of hidden ones, at -infinity, 0. */
+/* Computes the slopes of the cap for a row of scores; 0 for hidden scores, which are -infinity. */
 static void slopes_of_cap(int64_t columns, float cap, const float *scores, float *slopes) {
 #pragma omp simd
   for (int64_t i = 0; i < columns; i++) {
@@ -425,9 +426,8 @@ static void slopes_of_cap(int64_t columns, float cap, const float *scores, float
   }
 }
 
-/* From scores and gradients of the weights to weights and gradients of the scores. Rows that
- * fill up a tile are products with zeros and stay 0: what is added to the sums of keys there changes nothing.
- */
+/* Turns scores into weights, and gradients of the weights into gradients of the scores. Rows that pad a tile
+ * are products with zeros and stay 0, so that they add 0 to the sums of keys. */
 static void differentiate(const struct attention *a, int64_t keys, int64_t columns, const struct terms *t,
                           const struct block *b) {
   for (int64_t j = 0; j < keys; j++) {
@@ -453,7 +453,7 @@ static void differentiate(const struct attention *a, int64_t keys, int64_t colum
   }
 }
 
-/* dq of some queries, into b->sums, and what they add to dk and dv. */
+/* Computes dq of a block of queries in b->sums, and adds its part of dk and dv to the sums of keys. */
 static void attend_backward(const struct attention *a, const struct queries *q, const void *k, const void *v,
                             const struct terms *t, const struct block *b) {
   const int64_t width = whole_vectors(a->depth), columns = whole_vectors(q->count),
@@ -478,7 +478,8 @@ static void attend_backward(const struct attention *a, const struct queries *q, 
   }
 }
 
-/* dq of some queries, and what they add to dk and dv of their head of keys, which begins at k and v. */
+/* Computes dq of a block of queries, and adds its part of dk and dv. k and v: the first row of the block's
+ * head of keys. */
 static void query_backward(const struct attention *a, const struct queries *some, const void *q,
                            const void *k, const void *v, const void *y, const float *log_sum, const void *dy,
                            void *dq, const struct block *b) {
@@ -496,8 +497,8 @@ static void query_backward(const struct attention *a, const struct queries *some
                  a->query_row);
 }
 
-/* A task is a head of keys with all its heads of queries: what lies in place of an operand is written when
- * nothing reads that any more. */
+/* A task is a head of keys with all its heads of queries: a result in place of an operand is written after
+ * the last read of it. */
 void ISA(attention_backward)(struct attention a, const void *q, const void *k, const void *v, const void *y,
                              const float *log_sum, const void *dy, void *dq, void *dk, void *dv,
                              void *workspace) {
@@ -527,7 +528,8 @@ size_t ISA(rotary_workspace)(struct rotary r, int threads) {
   return (size_t)threads * (size_t)angles_elements(r) * sizeof(float);
 }
 
-/* Cosines, then sines, of the angles of a row, in double: positions may be large. */
+/* Computes the cosines, then the sines, of the angles of a row. Angles are in double, since positions may be
+ * large. */
 static void make_angles(const struct rotary *r, int64_t row, float *angles) {
   const int64_t half = r->depth / 2;
   for (int64_t d = 0; d < half; d++) {
@@ -547,7 +549,7 @@ static void turn(int64_t half, const float *angles, const float *x, float *y) {
   }
 }
 
-/* The angles of a row serve all sequences and heads. */
+/* Computes the angles of a row once for all sequences and heads. */
 void ISA(rotary)(struct rotary r, const float *x, float *y, void *workspace) {
   const int64_t row = r.heads * r.depth, turned = r.turned * r.depth;
 #pragma omp parallel for if (r.sequences * r.rows * row >= PARALLEL_FROM)

@@ -1,21 +1,21 @@
-/* Reductions over images and pixels, and what depends on them: batch norm in both directions, bias gradients.
- */
+/* Reductions over images and pixels: batch norm in both directions, gradients of biases. */
 #include <math.h>
 #include <string.h>
 
 #include "kernel/cpu/isa/floats.h"
 
-/* A tensor is walked in slices: some pixels of one channel block of one image. */
+/* A tensor is processed in slices: SLICE_ROWS pixels, or the rest, of one channel block of one image. Sums
+ * within a slice are f32, sums of slices double. */
 enum { SLICE_ROWS = 128, TILE = 64 };
 
-/* Pixels that are summed in f32 before the sum goes to double. */
+/* Returns the number of slices of a channel block of one image. */
 static int64_t slices_per_image(struct activation a) { return (pixels_of(a) + SLICE_ROWS - 1) / SLICE_ROWS; }
 
 struct slice {
   int64_t offset, rows; /* of its first element; pixels */
 };
 
-/* Slice i of a channel block: images x slices in order. */
+/* Returns slice i of a channel block, counted as [images, slices]. */
 static struct slice slice_at(struct activation a, int64_t block, int64_t i) {
   const int64_t per_image = slices_per_image(a), image = i / per_image, first = i % per_image * SLICE_ROWS,
                 left = pixels_of(a) - first;
@@ -23,17 +23,17 @@ static struct slice slice_at(struct activation a, int64_t block, int64_t i) {
                         left < SLICE_ROWS ? left : SLICE_ROWS};
 }
 
-/* Some channels of a slice: `rows` pixels, `stride` elements apart, of `width` channels. */
+/* Some channels of a slice: `rows` pixels, `stride` elements apart, `width` channels each. */
 struct columns {
   int64_t rows, stride, width;
 };
 
-/* Whether they are a whole block of 16 channels. This matters most and gets code of its own, to which these
- * numbers are constants. */
+/* Returns whether the columns are a whole block of 16 channels. This case is the most frequent and is
+ * compiled separately, with constant width and stride. */
 INLINE bool is_block(struct columns at) { return at.width == 16 && at.stride == 16; }
 INLINE struct columns block_of(int64_t rows) { return (struct columns){rows, 16, 16}; }
 
-/* Channels that fill vectors. */
+/* Returns the number of channels that fill vectors. */
 INLINE int64_t whole_vectors(struct columns at) { return at.width / FLOATS * FLOATS; }
 
 INLINE float element(neap_dtype storage, const void *x, int64_t i) {
@@ -51,19 +51,18 @@ INLINE void set_elements(neap_dtype storage, void *y, int64_t i, floats values) 
   store_stored(storage, (void *)element_at(y, storage, i), values);
 }
 
-/* What a channel's values are measured against and scaled with, and where they are cut. */
+/* Terms of each channel: values are centred, scaled and shifted by them, and clipped at the ceiling. */
 struct channel_terms {
   float centre[TILE], scale[TILE], shift[TILE], ceiling;
 };
 
-/* y = x * scale + shift in this one form everywhere, so that the sign that ReLU sees is the same in both
- * directions. */
+/* Returns x * scale + shift. Both directions use this form alone, so that ReLU sees the same sign in both. */
 static inline float normalised(float x, float scale, float shift) { return multiply_add(x, scale, shift); }
 INLINE floats normalised_vector(floats x, floats scale, floats shift) {
   return multiply_add_vector(x, scale, shift);
 }
 
-/* ReLU, also with a ceiling, and where it lets a gradient through. NaN stays, and lets it through. */
+/* ReLU, also with a ceiling, and where it passes a gradient. NaN stays NaN and passes it. */
 static inline float cut(float v, float ceiling) {
   const float above = v <= 0 ? 0 : v;
   return above > ceiling ? ceiling : above;
@@ -71,7 +70,7 @@ static inline float cut(float v, float ceiling) {
 INLINE floats cut_vector(floats v, float ceiling) {
 #if defined(__AVX512F__)
   const __mmask16 above = _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_NLE_UQ);
-  return (floats)_mm512_maskz_min_ps(above, _mm512_set1_ps(ceiling), (__m512)v); /* of NaN the second */
+  return (floats)_mm512_maskz_min_ps(above, _mm512_set1_ps(ceiling), (__m512)v); /* NaN if v is */
 #elif defined(__AVX2__)
   const __m256 above = _mm256_cmp_ps((__m256)v, _mm256_setzero_ps(), _CMP_NLE_UQ);
   return (floats)_mm256_and_ps(above, _mm256_min_ps(_mm256_set1_ps(ceiling), (__m256)v));
@@ -99,7 +98,7 @@ static void affine_terms(const float *mean, const float *variance, const float *
 
 /* ---- Sums of some columns of a slice ---- */
 
-/* Adds the two sums over a slice's pixels, by channel. */
+/* Adds two sums over a slice's pixels, by channel. */
 typedef void column_sums(neap_dtype storage, const void *x, const void *dy, struct columns at,
                          const struct channel_terms *t, double *first, double *second);
 
@@ -135,7 +134,7 @@ INLINE void moments_of(neap_dtype storage, const void *x, struct columns at, con
   }
 }
 
-/* sum g, sum g (x - centre); g = dy, or dy where the forward result was not cut. */
+/* sum g, sum g (x - centre); g = dy or, with ReLU, dy where the forward result was not clipped. */
 INLINE void gradients_of(neap_dtype storage, bool relu, const void *x, const void *dy, struct columns at,
                          const struct channel_terms *t, double *first, double *second) {
   const int64_t whole = whole_vectors(at);
@@ -209,14 +208,14 @@ static int64_t tile_width(struct activation a, int64_t block, int64_t column) {
   return width < TILE ? width : TILE;
 }
 
-/* NULL stays. */
+/* As element_at; NULL stays NULL. */
 static const void *element_or_null(struct activation a, const void *x, int64_t i) {
   return x == NULL ? NULL : element_at(x, a.storage, i);
 }
 
 typedef void tile_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t);
 
-/* This thread's share of a block's sums. */
+/* Computes this thread's share of a block's sums. */
 static void sum_block(struct activation a, int64_t block, const void *x, const void *dy, column_sums *sums,
                       tile_terms *terms, const void *context, int thread, int threads, void *workspace) {
   double *first = thread_sums(workspace, a, thread) + block * a.lanes,
@@ -248,8 +247,8 @@ static void total(struct activation a, int64_t channel, int threads, void *works
 
 /* ---- Statistics ---- */
 
-/* The channel's first element stands near its values: differences from it lose nothing when squares are
- * summed. */
+/* Differences from the channel's first element are small, so that the sum of their squares keeps its
+ * precision. */
 struct first_elements {
   struct activation a;
   const void *x;
@@ -289,7 +288,7 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
 
 /* ---- Forward ---- */
 
-/* What belongs to channels is read before the rows: the compiler cannot know that y does not lie over it. */
+/* Loads the terms of channels before the loop over rows: for the compiler, y may alias them. */
 INLINE void apply_rows(neap_dtype storage, bool relu, bool sum, const void *x, const void *addend, void *y,
                        struct columns at, const struct channel_terms *t) {
   const int64_t whole = whole_vectors(at);
@@ -334,7 +333,7 @@ INLINE void apply_stored(neap_dtype storage, bool relu, const void *x, const voi
     apply_columns(storage, false, false, x, NULL, y, at, t);
 }
 
-/* Padding lanes of a blocked tensor hold zeros. */
+/* Writes zeros to the padding lanes of a blocked tensor. */
 static void clear_padding(struct activation a, int64_t block, struct slice s, void *y) {
   const int64_t used = a.channels - block * a.lanes;
   for (int64_t r = 0; used < a.lanes && r < s.rows; r++)
@@ -373,7 +372,7 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
 struct norm {
   const float *mean, *variance, *gamma, *beta;
   float epsilon, ceiling;
-  bool fixed; /* no gradient goes through mean and variance */
+  bool fixed; /* no gradient passes through mean and variance */
 };
 
 static void norm_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
@@ -381,7 +380,7 @@ static void norm_terms(const void *context, int64_t channel, int64_t count, stru
   affine_terms(n->mean, n->variance, n->gamma, n->beta, n->epsilon, n->ceiling, channel, count, t);
 }
 
-/* dx = slope * (g - mean g) + tilt * (x - mean) (+ addend), by channel. */
+/* dx = scale * (g - average) + tilt * (x - mean) (+ addend), by channel. */
 struct backward_terms {
   struct channel_terms norm;
   float average[TILE], tilt[TILE];
@@ -469,7 +468,7 @@ void ISA(batch_norm_backward)(struct activation a, const void *x, const void *dy
   {
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     const struct range mine = part_of(per_block, thread, threads);
-    /* Block by block, so that the second pass finds x and dy in the cache. */
+    /* Works block by block, so that the second pass finds x and dy in the cache. */
     for (int64_t block = 0; block < blocks_of(a); block++) {
       sum_block(a, block, x, dy, relu ? relu_gradients : plain_gradients, norm_terms, &n, thread, threads,
                 workspace);
@@ -518,7 +517,7 @@ static void no_terms(const void *context, int64_t channel, int64_t count, struct
   memset(t->centre, 0, (size_t)count * sizeof *t->centre);
 }
 
-/* This thread's share where there is one pixel: rows of all channels, whose elements go to double at once. */
+/* Computes this thread's share for an activation of one pixel: rows of all channels, summed in double. */
 static void sum_rows(struct activation a, const void *dy, int thread, int threads, void *workspace) {
   const struct range mine = part_of(a.images, thread, threads);
   const int64_t row = blocks_of(a) * a.lanes;

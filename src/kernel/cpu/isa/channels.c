@@ -1,4 +1,4 @@
-/* Kernels across channels: runs of them copied and added, local response normalisation. */
+/* Kernels across channels: copied and added rows, local response normalisation. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 /* ---- Rows ---- */
 
-/* What one thread takes at once, in elements. */
+/* Elements that a thread takes at once. */
 enum { CHUNK = 4096 };
 
 #define FOR_CHUNKS(rows, length)                                                                             \
@@ -41,8 +41,9 @@ void ISA(add_rows)(int64_t rows, int64_t length, const float *x, int64_t x_strid
 
 /* ---- Local response normalisation ---- */
 
-/* Some pixels of an image, each a row of all its channels between two margins of zeros, whatever the tensor's
- * layout: windows are sums of shifted rows. Everything is read before anything is written. */
+/* Processes up to PIXELS pixels of an image together. In every layout of the tensor, each pixel becomes a
+ * row of all its channels between two margins of zeros, so that windows are sums of shifted rows. All are
+ * read before any is written. */
 enum { PIXELS = 16, TILES = 2, ROWS = 3, MARGIN_MULTIPLE = 16 };
 
 static int64_t margin_of(struct response r) {
@@ -55,7 +56,7 @@ size_t ISA(response_workspace)(int64_t channels, struct response r, int threads)
   return (size_t)row_length(channels, r) * (PIXELS * TILES + ROWS) * sizeof(float) * (size_t)threads;
 }
 
-/* What a thread works in; all of it zero but what is written between the margins. */
+/* Workspace of a thread; margins are zeros. */
 struct bench {
   int64_t channels, length; /* of a row without and with margins */
   float *x, *dy;            /* [PIXELS, length]: channel 0 of the first pixel */
@@ -76,7 +77,7 @@ static struct bench bench_at(void *workspace, struct activation a, struct respon
                         .powers = first + (2 * PIXELS + 2) * length};
 }
 
-/* The element of lane 0, pixel `first`, of a channel block. */
+/* Returns the offset of lane 0 of pixel `first` in a channel block. */
 static int64_t block_offset(struct activation a, int64_t image, int64_t block, int64_t first) {
   return ((image * blocks_of(a) + block) * pixels_of(a) + first) * a.lanes;
 }
@@ -113,7 +114,8 @@ static void window_sums(const float *values, int64_t channels, int64_t before, i
     for (int64_t c = 0; c < channels; c++) sums[c] += values[c + j];
 }
 
-/* powers = sums^-beta. Where beta is a number of quarters, as the usual 3/4, two roots do. */
+/* powers = sums^-beta. If beta is a multiple of 1/4, as the usual 3/4, and at most 2, two square roots
+ * replace powf. */
 static void negative_powers(const float *sums, int64_t channels, float beta, float *powers) {
   const int quarters = (int)(4 * beta);
   if ((float)quarters != 4 * beta || quarters > 8) {
@@ -129,7 +131,8 @@ static void negative_powers(const float *sums, int64_t channels, float beta, flo
   }
 }
 
-/* s and s^-beta of a pixel: s = k + alpha / size * the sum of squares in the window of each channel. */
+/* Computes s and s^-beta of a pixel: s = k + alpha / size * the sum of squares in the window of each
+ * channel. */
 static void responses(const struct bench *w, struct response r, const float *x) {
   const float factor = r.alpha / (float)r.size;
 #pragma omp simd
@@ -160,8 +163,8 @@ void ISA(local_response_norm)(struct activation a, struct response r, const floa
   }
 }
 
-/* dx_i = dy_i s_i^-beta - 2 alpha beta / size * x_i * sum of dy_j x_j s_j^(-beta - 1) over the j whose window
- * holds i. */
+/* dx_i = dy_i s_i^-beta - 2 alpha beta / size * x_i * sum of dy_j x_j s_j^(-beta - 1) over the j whose
+ * window contains i. */
 static void pixel_gradient(const struct bench *w, struct response r, const float *x, float *dy) {
   const float factor = 2 * r.alpha * r.beta / (float)r.size;
   responses(w, r, x);

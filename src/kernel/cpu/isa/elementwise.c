@@ -1,4 +1,4 @@
-/* Elementwise kernels, optimizers, random numbers, and changes of layout. */
+/* Elementwise kernels, optimizers, dropout, and changes of layout. */
 #include <math.h>
 #include <string.h>
 
@@ -83,8 +83,8 @@ typedef float real;
 
 /* ---- Two tensors ---- */
 
-/* Runs `statement` over a row of `length` elements, whose operands are a step of dx and dy apart; common
- * steps are constants. */
+/* Computes `statement` over a row of `length` elements, whose operands have the strides sx and sy. Common
+ * strides are constants. */
 #define ROW_LOOP(sx, sy, statement)                                                                          \
   _Pragma("omp simd") for (int64_t i = 0; i < length; i++) {                                                 \
     const real x = px[i * (sx)], y = py[i * (sy)];                                                           \
@@ -127,11 +127,12 @@ typedef float real;
 
 /* ---- Optimizers ---- */
 
-/* The gradient that `g` means. With a unit of 1 it is g itself, so that no product changes how the
- * compiler fuses the others. */
+/* Returns the gradient g * unit. A unit of 1 adds no product: it would change how the compiler fuses the
+ * others. */
 static inline float in_units(float g, float unit) { return unit == 1 ? g : g * unit; }
 
-/* Elements from `first` on, to be changed: where they lie, or as floats in `buffer`; and back from there. */
+/* changed_floats returns the elements from `first` on as floats to change: in place if they are f32, else
+ * converted in `buffer`. store_changed rounds them back from `buffer`. */
 static inline float *changed_floats(struct updated x, int64_t first, int64_t count, float *buffer) {
   return x.data == NULL ? NULL : (float *)floats_at((struct stored){x.storage, x.data}, first, count, buffer);
 }
@@ -209,7 +210,7 @@ void ISA(momentum_end)(int64_t count, struct updated w_, struct stored state, fl
 
 struct adam {
   float unit, rate, beta1, beta2, epsilon, weight_decay;
-  float first, second; /* corrections of the two moments */
+  float first, second; /* bias corrections of the two moments */
 };
 
 static struct adam adam_of(float unit, float rate, float beta1, float beta2, float epsilon,
@@ -314,7 +315,7 @@ static inline float dropped(float x, uint32_t word, float probability, float kep
   return random_uniform(word) >= probability ? x * kept : 0;
 }
 
-/* Where memory is in row-major order a counter serves four elements. */
+/* Drops elements in row-major order: a counter serves four elements. */
 static void dropout_row_major(int64_t count, struct random_key key, int64_t first, float probability,
                               const float *x, float *y) {
   enum { BLOCK = 4 * COUNTERS };
@@ -330,9 +331,9 @@ static void dropout_row_major(int64_t count, struct random_key key, int64_t firs
   }
 }
 
-/* A slab: the pixels of `a.lanes` channels of an image. `first`: the number of the first channel's first
- * pixel, in row-major order. Where counters begin with channels, those of channels side by side are drawn
- * together. */
+/* Drops elements of a slab, the pixels of `a.lanes` channels of an image. first: the number of the first
+ * channel's first pixel, in row-major order. Each channel begins a counter, so that the counters of
+ * neighbouring channels are drawn together. */
 static void dropout_slab(struct activation a, struct random_key key, int64_t first, int64_t channels,
                          float probability, const float *x, float *y) {
   const int64_t pixels = pixels_of(a);
@@ -386,11 +387,11 @@ void ISA(dropout)(struct activation a, struct random_key key, int64_t begin, flo
 
 /* ---- Layouts ---- */
 
-/* Elements of any type, which are moved and nothing else. */
+/* Copies elements of any type to another layout. */
 #define PRAGMA(text) _Pragma(#text)
 #define REORDER(name, type)                                                                                  \
   void ISA(name)(struct activation from, struct activation to, const type *x, type *y) {                     \
-    enum { PIXELS = 64 }; /* that stay in the cache while their channels pass by */                          \
+    enum { PIXELS = 64 }; /* stay in the cache while all their channels are copied */                        \
     const int64_t pixels = pixels_of(from), stored = blocks_of(to) * to.lanes;                               \
     PRAGMA(omp parallel for collapse(2) if (stored_elements(to) >= PARALLEL_FROM))                           \
     for (int64_t n = 0; n < to.images; n++)                                                                  \

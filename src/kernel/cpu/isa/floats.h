@@ -5,7 +5,7 @@
 #include "kernel/cpu/isa/math.h"
 #include "kernel/cpu/isa/storage.h"
 
-/* As many as a register has: wider vectors would not stay in registers. */
+/* The number of floats in a register: wider vectors would not stay in registers. */
 #if defined(__AVX__)
 enum { FLOATS = VECTOR_WIDTH };
 #else
@@ -18,7 +18,7 @@ typedef float floats_in_memory __attribute__((vector_size(4 * FLOATS), aligned(4
 INLINE floats load(const float *p) { return *(const floats_in_memory *)p; }
 INLINE void store(float *p, floats v) { *(floats_in_memory *)p = v; }
 
-/* As multiply_add: rounded once where the processor can. */
+/* Returns a b + c of each element, as multiply_add. */
 INLINE floats multiply_add_vector(floats a, floats b, floats c) {
 #if defined(__AVX512F__)
   return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -30,7 +30,7 @@ INLINE floats multiply_add_vector(floats a, floats b, floats c) {
 #endif
 }
 
-/* Sixteen bits an element, as floats and back. */
+/* Load elements of 16 bits as floats, and store floats as elements of 16 bits. */
 INLINE floats load_half(neap_dtype storage, const void *p) {
 #if defined(__AVX512F__)
   const __m256i half = _mm256_loadu_si256(p);
@@ -56,7 +56,7 @@ INLINE void store_half(neap_dtype storage, void *p, floats v) {
 #endif
 }
 
-/* Elements of any type. */
+/* The same for any type of storage. */
 INLINE floats load_stored(neap_dtype storage, const void *p) {
   switch (storage) {
   case NEAP_F32:
@@ -83,7 +83,8 @@ INLINE void store_stored(neap_dtype storage, void *p, floats v) {
   }
 }
 
-/* Calls a function whose first argument is the type of storage, with code of its own for each. */
+/* Calls a function with the type of storage as a constant first argument, so that the compiler specialises
+ * it for each type. */
 #define BY_STORAGE(storage, call, ...)                                                                       \
   do {                                                                                                       \
     switch (storage) {                                                                                       \

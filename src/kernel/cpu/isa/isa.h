@@ -1,4 +1,5 @@
-/* What the kernel files share: names that carry the instruction set, and how work is cut. */
+/* Shared by the kernel files: names that carry the instruction set, and the division of work among threads.
+ */
 #ifndef NEAP_KERNEL_CPU_ISA_ISA_H
 #define NEAP_KERNEL_CPU_ISA_ISA_H
 
@@ -25,8 +26,8 @@ typedef float vector __attribute__((vector_size(4 * VECTOR_WIDTH)));
 typedef int32_t mask __attribute__((vector_size(4 * VECTOR_WIDTH)));
 typedef uint8_t bytes __attribute__((vector_size(VECTOR_WIDTH)));
 
-/* A vector in memory, which may begin at any element. It is not the type of values: compilers for ARM cannot
- * pass one that is aligned to less than its size. */
+/* A vector in memory, aligned to one element. Values have the type `vector` instead: compilers for ARM
+ * cannot pass a vector that is aligned to less than its size. */
 typedef float vector_in_memory __attribute__((vector_size(4 * VECTOR_WIDTH), aligned(4)));
 static inline __attribute__((always_inline)) vector load_vector(const float *p) {
   return *(const vector_in_memory *)p;
@@ -35,13 +36,13 @@ static inline __attribute__((always_inline)) void store_vector(float *p, vector 
   *(vector_in_memory *)p = v;
 }
 
-/* A parallel region costs some microseconds: smaller tensors (in elements) are done by one thread. */
+/* Elements from which a kernel uses several threads: a parallel region costs some microseconds. */
 enum { PARALLEL_FROM = 32768 };
 
 static inline int64_t blocks_of(struct activation a) { return (a.channels + a.lanes - 1) / a.lanes; }
 static inline int64_t pixels_of(struct activation a) { return a.height * a.width; }
 
-/* a b + c: rounded once where the processor can, in every use alike. */
+/* Returns a b + c, rounded once if the processor has fused multiply-add, and in every use the same way. */
 static inline float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_fmaf(a, b, c);
@@ -50,8 +51,8 @@ static inline float multiply_add(float a, float b, float c) {
 #endif
 }
 
-/* Rows of a result: all dimensions but the last; and where row `r` begins in an operand with these strides.
- */
+/* Return the number of rows of a result (all dimensions but the last), and the offset of row `r` in an
+ * operand with these strides. */
 static inline int64_t rows_of(const struct strides *s) {
   int64_t rows = 1;
   for (int32_t i = 0; i + 1 < s->rank; i++) rows *= s->dims[i];
@@ -69,7 +70,7 @@ static inline int64_t offset_of(const struct strides *s, const int64_t *strides,
 struct range {
   int64_t begin, end;
 };
-/* The part of `count` items that a thread of a team takes. */
+/* Returns the items, of `count`, that thread `part` of `parts` takes. */
 static inline struct range part_of(int64_t count, int part, int parts) {
   return (struct range){count * part / parts, count * (part + 1) / parts};
 }

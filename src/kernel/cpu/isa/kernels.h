@@ -1,12 +1,12 @@
 /* Neap's own CPU kernels: f32, vectorised, OpenMP. Every .c file of this folder is compiled once for each
- * instruction set (NEAP_ISA = generic, avx2, avx512, avx512_bf16), and one table of functions per set is
- * exported; the best that the processor has is chosen at run time (cpu_kernels_best).
+ * instruction set (NEAP_ISA = generic, avx2, avx512, avx512_bf16) and exports one table of functions for it.
+ * cpu_kernels_best chooses the best table for the processor at run time.
  *
- * All kernels: no allocation, no failure; results depend on the arguments and the number of OpenMP threads
- * alone, never on addresses, and are bit-equal from call to call. Buffers are 64-byte aligned. Where a
- * comment says "in place", the two buffers may be one and the result is bit-equal to that of two buffers;
- * otherwise buffers do not overlap. Padding channels of a blocked tensor (channels not a multiple of `lanes`)
- * are written as 0. */
+ * All kernels: they neither allocate nor fail. Results depend only on the arguments and the number of OpenMP
+ * threads, never on addresses, and are bit-equal from call to call. Buffers are 64-byte aligned. Where a
+ * comment says "in place", the two buffers may be the same one, and the result is bit-equal to that of two
+ * buffers; otherwise buffers do not overlap. Padding channels of a blocked tensor (channels not a multiple
+ * of `lanes`) are written as 0. */
 #ifndef NEAP_KERNEL_CPU_ISA_KERNELS_H
 #define NEAP_KERNEL_CPU_ISA_KERNELS_H
 
@@ -18,13 +18,13 @@
 #include "base/rotary.h"
 #include "base/status.h"
 
-/* The types whose elements are no numbers to these kernels, as cases of a switch. Here they have no bytes;
- * read as floats they are NaN, and nothing is written to them. All arithmetic is in f32. */
+/* Cases of a switch: the types that these kernels do not compute with. Their elements have 0 bytes here, are
+ * read as NaN and are never written. All arithmetic is in f32. */
 #define CASES_WITHOUT_FLOATS                                                                                 \
   CASES_NOT_REAL:                                                                                            \
   case NEAP_F64
 
-/* Of an element. */
+/* Returns the bytes of an element. */
 static inline size_t bytes_of(neap_dtype storage) {
   switch (storage) {
   case NEAP_F32:
@@ -38,38 +38,38 @@ static inline size_t bytes_of(neap_dtype storage) {
   return 0;
 }
 
-/* Elements side by side. */
+/* Contiguous elements. */
 struct stored {
   neap_dtype storage;
   void *data;
 };
 
-/* How a tensor [images, channels, pixels...] lies in memory: channel c of pixel p of image n stands at
+/* The layout of a tensor [images, channels, pixels...] in memory: channel c of pixel p of image n is at
  *     ((n * blocks + c / lanes) * pixels + p) * lanes + c % lanes,   blocks = ceil(channels / lanes).
  * lanes = 1: row-major (NCHW); lanes = channels: channels last (NHWC); 8 or 16: channel blocks (nChw16c). */
 struct activation {
   int64_t images, channels, height, width, lanes; /* pixels = height * width */
-  neap_dtype storage;                             /* of kernels that take it as `void *` */
+  neap_dtype storage;                             /* in kernels that take the tensor as `void *` */
 };
 
-/* Which elements of a sparse tensor, as it lies in memory, have values. A bit an element, the first of eight
- * the lowest; or, where `bits` is NULL, ends[b] of the values are those of the blocks of 2^16 elements up to
- * b, and indices[] has each value's element in its block, rising. */
+/* The elements of a sparse tensor, in memory order, that have values. bits: one bit an element, the first of
+ * eight the lowest. If `bits` is NULL: ends[b] counts the values in the blocks of 2^16 elements up to and
+ * including b, and indices[] has the element of each value in its block, ascending. */
 struct positions {
   const uint8_t *bits;
   const int32_t *ends;
   const uint16_t *indices;
 };
 
-/* Elements in memory, padding channels included. */
+/* Returns the elements in memory, padding channels included. */
 static inline int64_t stored_elements(struct activation a) {
   return a.images * ((a.channels + a.lanes - 1) / a.lanes * a.lanes) * a.height * a.width;
 }
 
-struct window { /* of a pooling */
+struct window { /* of pooling */
   int64_t size, stride, padding;
-  bool count_padding; /* in an average */
-  bool relu;          /* in a maximum: with ReLU before it */
+  bool count_padding; /* average pooling: padding counts as pixels */
+  bool relu;          /* max pooling: applies ReLU before it */
 };
 
 struct response { /* of local response normalisation */
@@ -77,56 +77,57 @@ struct response { /* of local response normalisation */
   float alpha, beta, k;
 };
 
-/* Philox4x32-10 (Salmon et al. 2011) of a counter: element i of a draw uses word i % 4 of counter i / 4. */
+/* Key of the generator Philox4x32-10 (Salmon et al. 2011), which is evaluated at counters: element i of a
+ * draw uses word i % 4 of counter i / 4. */
 struct random_key {
   uint64_t seed;
   uint64_t stream; /* step, micro-batch and node, packed by the caller */
 };
 
-/* The loss over some of the rows. */
+/* A loss is the sum of LOSS_PARTS parts of the rows; struct loss_part has the sums of one part. */
 enum { LOSS_PARTS = 64 };
 enum {
   SQUARE_PARTS = 64
-}; /* of a sum of squares, each a sum of its own; ranks have whole ones (SHARE_PARTS) */
+}; /* parts of a sum of squares, each a sum of its own; a rank has whole parts (SHARE_PARTS) */
 struct loss_part {
-  double loss, weight; /* weight: of the labels' classes together */
+  double loss, weight; /* weight: the sum of the weights of the labels' classes */
   int64_t correct;
 };
 
-/* What is known of a row of logits after some of its classes. */
+/* The state of a row of logits after some of its classes. */
 struct loss_row {
-  double sum, total;     /* of e^(x - highest); of x, where labels are smoothed */
-  float highest, wanted; /* wanted: the label's */
-  int32_t best;          /* the first class that has the highest */
+  double sum, total;     /* of e^(x - highest); of x, with label smoothing */
+  float highest, wanted; /* wanted: the logit of the label */
+  int32_t best;          /* the first class with the highest logit */
 };
 
-/* Where a pixel of a resized axis is read: (1 - share) first + share second. */
+/* The two pixels that a pixel of a resized axis interpolates: (1 - share) first + share second. */
 struct resize_tap {
   int64_t first, second;
   float share;
 };
 
-/* Elements that an update changes. In 16 bits they are rounded at random, by `key` and their place: otherwise
- * what is smaller than half a step of the type would be lost each time. */
+/* Elements that an update changes. Elements of 16 bits are rounded at random by `key` and their place:
+ * rounding to the nearest would lose every change below half a step of the type. */
 struct updated {
   neap_dtype storage;
   void *data;
   struct random_key key;
-  int64_t first; /* the place in the tensor of the first element that `data` has */
+  int64_t first; /* the place in the tensor of the first element of `data` */
 };
 
 struct scalars { /* attributes of an operator of one tensor */
   float a, b;
 };
 
-/* The dimensions of a result in row-major order, and how far apart its neighbours along each lie in the
- * operands; 0 where an operand is broadcast. */
+/* The dimensions of a result in row-major order, and the strides of the operands along each; a stride is 0
+ * where an operand is broadcast. */
 struct strides {
   int32_t rank;
   int64_t dims[8], x[8], y[8];
 };
 
-/* Axes of a tensor in row-major order that are summed over: a bit an axis. */
+/* Axes of a row-major tensor; bit i of `summed` says whether axis i is summed. */
 struct sum_axes {
   int32_t rank;
   int64_t dims[8];
@@ -137,20 +138,20 @@ struct row_norm { /* as struct row_norm_attributes (graph/attributes.h) */
   int64_t rows, length, groups, inner;
   float epsilon;
   bool centred;
-  neap_dtype storage; /* of x, y and their gradients; 16 bits: of at most HALF_ROW_LIMIT elements a row */
+  neap_dtype storage; /* of x, y, dx and dy; with 16 bits, at most HALF_ROW_LIMIT elements a row */
 };
 enum { HALF_ROW_LIMIT = 4096 };
 
-/* Attention (neap_attention). Operands are [sequences, rows, heads, depth], rows of which lie `query_row` and
- * `key_row` elements apart: those of q, dq and of k, v, dk, dv. */
+/* Attention (neap_attention). Operands are [sequences, rows, heads, depth]. The stride of rows, in elements,
+ * is query_row for q and dq, key_row for k, v, dk and dv. */
 struct attention {
   int64_t sequences, queries, keys, heads, key_heads, depth, query_row, key_row;
   bool causal;
   int64_t window;                /* 0: none; at most queries + keys */
-  float scale, cap, probability; /* cap: of scores, cap tanh(score / cap); 0: none */
-  neap_dtype storage;            /* of all operands but the logarithms */
+  float scale, cap, probability; /* cap: scores become cap tanh(score / cap); 0: no cap */
+  neap_dtype storage;            /* of all operands except the logarithms */
   struct random_key key;
-  int64_t first;                   /* of the sequences, among those that dropout counts */
+  int64_t first;                   /* the number of the first sequence in the counters of dropout */
   const int32_t *lengths, *places; /* [sequences], [sequences, queries]; NULL: hide no key */
 };
 
@@ -161,61 +162,61 @@ struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
   struct rotary_scaling scaling;
 };
 
-struct labelled { /* rows of logits that have labels */
+struct labelled { /* rows of logits and their labels */
   int64_t rows, classes, ignored;
   float smoothing;
   const float *weights;  /* of the classes; NULL: all are 1 */
-  const int32_t *others; /* a second label for each row; NULL: there is one */
-  const float *shares;   /* of the first label of each row; the second has the rest */
+  const int32_t *others; /* a second label for each row; NULL: one label */
+  const float *shares;   /* weight of the first label of each row; the second has 1 - share */
 };
 
-/* Of x [sequences, rows, channels]: y [sequences, times, channels]. Tap k of time t reads row
- * t + k - padding, where that is in [0, rows). */
+/* Convolution over time of x [sequences, rows, channels] to y [sequences, times, channels]. Tap k of time t
+ * reads row t + k - padding if that is in [0, rows). */
 struct sequence_conv {
   int64_t sequences, rows, times, channels, heads, taps;
   int64_t padding; /* negative: y begins at a later time of x */
   bool dynamic;    /* w [sequences, times, heads, taps]; else [heads, taps] */
 };
 
-/* Winograd's convolution F(4x4, 3x3) (Lavin and Gray 2016): results are made in tiles of 4 x 4 pixels, from
- * windows of 6 x 6. Window and kernel are evaluated at 36 points, where a convolution is a product: one of
- * matrices for each point, over the channels. */
+/* Winograd's convolution F(4x4, 3x3) (Lavin and Gray 2016) computes tiles of 4 x 4 pixels from windows of 6
+ * x 6. Windows and kernels are transformed to 36 points. There the convolution is one matrix product for
+ * each point, over the channels. */
 enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36, WINOGRAD_PANEL = 32, WINOGRAD_LANES = 16 };
 
-/* One matrix [rows, columns] for each point: element (r, c) of point p stands at
+/* One matrix [rows, columns] for each point: element (r, c) of point p is at
  *     p * point + c / WINOGRAD_PANEL * panel + r * row + c % WINOGRAD_PANEL. */
 struct winograd_matrix {
   int64_t row, panel, point;
 };
 
-/* Some tiles and channels of an activation. Tile `t` of an image begins at its pixel
+/* Some tiles and channels of an activation. Tile `t` of an image begins at pixel
  *     (t / columns * WINOGRAD_TILE - top, t % columns * WINOGRAD_TILE - left).
- * Rows of its matrices are tiles, columns are channels, up to whole WINOGRAD_LANES; pixels and channels that
- * the tensor does not have are 0. */
+ * The matrices have a row for each tile and a column for each channel, rounded up to whole WINOGRAD_LANES.
+ * Pixels and channels outside the tensor are 0. */
 struct winograd_tiles {
   struct activation a;
   int64_t rows, columns; /* of tiles in an image */
   int64_t top, left;
   int64_t first, count;      /* of the tiles of all images */
-  int64_t channel, channels; /* a multiple of WINOGRAD_LANES; a number of channels from there on */
+  int64_t channel, channels; /* channel: the first, a multiple of WINOGRAD_LANES */
   struct winograd_matrix matrix;
 };
 
-/* Some of the kernels [outputs, inputs, 3, 3]. Their matrices have a row for each input and a column for each
- * output, up to whole WINOGRAD_LANES. */
+/* Some of the kernels [outputs, inputs, 3, 3]. The matrices have a row for each input and a column for each
+ * output, rounded up to whole WINOGRAD_LANES. */
 struct winograd_weights {
-  int64_t outputs, inputs;         /* of all */
-  int64_t output_step, input_step; /* elements from one to the next */
-  bool turned;                     /* by half a turn, as in the gradient by data */
-  int64_t output, output_count;    /* a multiple of WINOGRAD_LANES; a number of them from there on */
+  int64_t outputs, inputs;         /* of all kernels */
+  int64_t output_step, input_step; /* strides, in elements */
+  bool turned;                     /* kernels rotated by 180 degrees, for the gradient of x */
+  int64_t output, output_count;    /* output: the first, a multiple of WINOGRAD_LANES */
   int64_t input, input_count;
-  neap_dtype storage; /* of the kernels; not of their gradient, which is made in f32 */
+  neap_dtype storage; /* of the kernels; their gradient is f32 */
   struct winograd_matrix matrix;
 };
 
-/* c [rows, columns] = a [rows, depth] b [depth, columns] for each point, or c += a b. Element (r, d) of a
- * stands at r * a_row + d * a_depth of its point, that of c at r * c_row; b is in panels with adjacent rows.
- */
+/* c [rows, columns] = a [rows, depth] b [depth, columns] for each point; c += a b if `add`. Element (r, d)
+ * of a is at r * a_row + d * a_depth of its point, row r of c at r * c_row. b is in panels of contiguous
+ * rows. */
 struct winograd_product {
   int64_t rows, columns, depth; /* columns: a multiple of WINOGRAD_LANES */
   int64_t a_row, a_depth, a_point, b_panel, b_point, c_row, c_point;

@@ -23,7 +23,7 @@ static bool counts(int32_t label, const struct labelled *l) {
   return label >= 0 && label < l->classes && label != l->ignored;
 }
 
-/* Whether row n has all its labels. */
+/* Returns whether row n counts: all its labels are classes and not ignored. */
 static bool row_counts(const struct labelled *l, const int32_t *labels, int64_t n) {
   return counts(labels[n], l) && (l->others == NULL || counts(l->others[n], l));
 }
@@ -32,7 +32,7 @@ static double class_weight(const struct labelled *l, int32_t label) {
   return l->weights != NULL ? (double)l->weights[label] : 1;
 }
 
-/* What row n counts by in the mean. */
+/* Returns the weight of row n in the mean. */
 static double row_weight(const struct labelled *l, const int32_t *labels, int64_t n) {
   const double own = class_weight(l, labels[n]);
   if (l->others == NULL) return own;
@@ -40,7 +40,7 @@ static double row_weight(const struct labelled *l, const int32_t *labels, int64_
   return share * own + (1 - share) * class_weight(l, l->others[n]);
 }
 
-/* Is the label the first of the largest? */
+/* Returns whether the label is the first of the largest logits. */
 static bool is_answer(const float *x, float highest, int32_t label) {
   if (x[label] != highest) return false;
   for (int32_t c = 0; c < label; c++)
@@ -56,7 +56,7 @@ static double loss_of_row(int64_t classes, const float *x, struct softmax_row ro
          (double)smoothing * mean;
 }
 
-/* The same where classes have weights: each term of the sum over the classes has that of its class. */
+/* The same with weights of the classes: each class's term of the sum has its weight. */
 static double weighted_loss_of_row(const struct labelled *l, const float *x, struct softmax_row row,
                                    int32_t label) {
   const double norm = (double)row.highest + log(row.sum), smoothing = (double)l->smoothing;
@@ -71,7 +71,7 @@ static double loss_for(const struct labelled *l, const float *x, struct softmax_
                             : loss_of_row(l->classes, x, row, label, l->smoothing);
 }
 
-/* Of row n by both its labels, where it has two. */
+/* Returns the loss of row n, by both labels if it has two. */
 static double loss_of_labels(const struct labelled *l, const float *x, struct softmax_row row,
                              const int32_t *labels, int64_t n) {
   const double own = loss_for(l, x, row, labels[n]);
@@ -83,7 +83,7 @@ static double loss_of_labels(const struct labelled *l, const float *x, struct so
 void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const int32_t *labels, float *loss,
                                 int32_t *correct, struct loss_part *parts) {
   const int64_t rows = l.rows, classes = l.classes;
-  /* Parts, not threads, are what is added up: their number is fixed. */
+  /* Adds up parts, whose number is fixed, and not threads. */
 #pragma omp parallel for if (rows * classes >= PARALLEL_FROM)
   for (int part = 0; part < LOSS_PARTS; part++) {
     const struct range mine = part_of(rows, part, LOSS_PARTS);
@@ -108,8 +108,8 @@ void ISA(softmax_cross_entropy)(struct labelled l, const float *logits, const in
   *correct = (int32_t)total.correct;
 }
 
-/* The gradient of row n where its classes have weights or it has two labels; `all`: the weights of all
- * classes. */
+/* Computes the gradient of row n with weights of the classes or two labels. all: the sum of the weights of
+ * all classes. */
 static void gradient_of_row(const struct labelled *l, const float *x, struct softmax_row row,
                             const int32_t *labels, int64_t n, float all, float share, float *dx) {
   const float even = l->smoothing / (float)l->classes, scale = (float)(1 / row.sum),
@@ -129,7 +129,7 @@ void ISA(softmax_cross_entropy_backward)(struct labelled l, const float *logits,
                                          const float *dloss, float *dlogits) {
   const int64_t rows = l.rows, classes = l.classes;
   const float smoothing = l.smoothing;
-  double weight = 0, all = l.weights != NULL ? 0 : (double)classes; /* of the labels' classes, of all */
+  double weight = 0, all = l.weights != NULL ? 0 : (double)classes; /* sums: of labels, of all classes */
   for (int64_t n = 0; n < rows; n++)
     if (row_counts(&l, labels, n)) weight += row_weight(&l, labels, n);
   for (int64_t c = 0; l.weights != NULL && c < classes; c++) all += (double)l.weights[c];
@@ -236,7 +236,7 @@ typedef float real;
 
 #define PRAGMA(text) _Pragma(#text)
 
-/* Parts, not threads, are what is added up: their number is fixed. */
+/* Adds up parts, whose number is fixed, and not threads. */
 #define PAIR_LOSS(NAME, id, text, about, value, slope, target_slope)                                         \
   void ISA(id)(int64_t count, float beta, const float *px, const float *pt, float *loss, double *parts) {    \
     (void)beta;                                                                                              \

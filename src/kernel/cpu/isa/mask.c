@@ -1,4 +1,4 @@
-/* ReLU with a bit an element for its gradient. */
+/* ReLU that keeps one bit an element for its gradient. */
 #include <string.h>
 
 #include "kernel/cpu/isa/isa.h"
@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-/* Work is cut into groups whose bits fill a cache line. */
+/* Elements that a thread takes at once: their bits fill a cache line. */
 enum { GROUP = 512 };
 #define PRAGMA(text) _Pragma(#text)
 #define FOR_GROUPS(count)                                                                                    \
@@ -18,14 +18,14 @@ static int64_t group_end(int64_t count, int64_t group) {
   return count - group < GROUP ? count : group + GROUP;
 }
 
-/* Eight bits, or fewer at the end: is x not at most 0? NaN is not. */
+/* Returns the bits of at most eight elements, set where x is above 0 or NaN. */
 static uint8_t positive_few(const float *x, int64_t count) {
   unsigned bits = 0;
   for (int k = 0; k < count; k++) bits |= (unsigned)!(x[k] <= 0) << k;
   return (uint8_t)bits;
 }
 
-/* The bits of VECTOR_WIDTH elements. */
+/* Writes the bits of VECTOR_WIDTH elements. */
 static inline __attribute__((always_inline)) void positive(const float *x, uint8_t *bits) {
 #if defined(__AVX512F__)
   const __mmask16 m = _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_setzero_ps(), _CMP_NLE_UQ);

@@ -1,5 +1,5 @@
-/* Functions of a float without branches, so that loops over them become vectors. Accurate to a few units in
- * the last place; infinities and NaN go where libm sends them. */
+/* Functions of a float without branches, so that compilers vectorise loops over them. Accurate to a few
+ * units in the last place. Infinities and NaN give the results of libm. */
 #ifndef NEAP_KERNEL_CPU_ISA_MATH_H
 #define NEAP_KERNEL_CPU_ISA_MATH_H
 
@@ -20,7 +20,7 @@ INLINE float with_sign(float magnitude, float sign) {
   return (union word){.bits = (union word){magnitude}.bits | ((union word){sign}.bits & INT32_MIN)}.value;
 }
 
-/* e^x / 2^n of a bounded x = n ln 2 + r: a polynomial in r (Cephes). */
+/* Returns e^x / 2^n of a bounded x = n ln 2 + r, by a polynomial in r (Cephes). */
 INLINE float exponential_part(float x, float *n) {
   static const float rounder = 0x1.8p23f;
   *n = multiply_add(x, 1.44269504f, rounder) - rounder;
@@ -33,7 +33,7 @@ INLINE float exponential_part(float x, float *n) {
   return multiply_add(p, r * r, r + 1);
 }
 
-/* e^x: 2^n in two halves, so that neither end overflows. */
+/* Returns e^x. Multiplies by 2^n in two halves, so that neither overflows. */
 INLINE float exponential(float x) {
   float bounded = x < -104 ? -104 : x, n;
   bounded = bounded > 89 ? 89 : bounded;
@@ -42,7 +42,7 @@ INLINE float exponential(float x) {
   return p * power_of_two(half) * power_of_two(whole - half);
 }
 
-/* e^x for x <= 0: one product less. */
+/* Returns e^x for x <= 0, with one product less. */
 INLINE float exponential_of_negative(float x) {
   static const float lowest = -87;
   float n;
@@ -50,7 +50,7 @@ INLINE float exponential_of_negative(float x) {
   return x < lowest ? 0 : p * power_of_two(x == x ? (int32_t)n : 0);
 }
 
-/* ln x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), a polynomial in m - 1 (Cephes). */
+/* Returns ln x: x = 2^n m with m in [sqrt(1/2), sqrt(2)), and a polynomial in m - 1 (Cephes). */
 INLINE float logarithm(float x) {
   const int tiny = x < 0x1p-126f;
   const float scaled = tiny ? x * 0x1p23f : x;
@@ -77,7 +77,7 @@ INLINE float logarithm(float x) {
   return x > 0 ? (x < infinity ? result : infinity) : x == 0 ? -infinity : nan;
 }
 
-/* Near 0 a polynomial (Cephes), else 1 - 2 / (e^2x + 1). */
+/* Returns tanh x: near 0 a polynomial (Cephes), else 1 - 2 / (e^2x + 1). */
 INLINE float hyperbolic_tangent(float x) {
   const float z = x * x, size = absolute(x);
   float p = multiply_add(-5.70498872745e-3f, z, 2.06390887954e-2f);
@@ -88,7 +88,8 @@ INLINE float hyperbolic_tangent(float x) {
   return size < 0.625f ? near : with_sign(far, x);
 }
 
-/* The error function: near 0 a polynomial, else 1 - e^-q of another one (after N. Juffa's erff). */
+/* Returns the error function of x: near 0 a polynomial, else 1 - e^-q with a polynomial q (after N. Juffa's
+ * erff). */
 INLINE float error_function(float x) {
   const float size = absolute(x), z = x * x;
   float q = multiply_add(-1.72853470e-5f, size, 3.83197126e-4f);
@@ -108,7 +109,7 @@ INLINE float error_function(float x) {
   return size > 0.921875f ? with_sign(far, x) : near;
 }
 
-/* x^a. Squares are exact; of negative numbers whole powers are taken. */
+/* Returns x^a; NaN for a negative x if a is not whole. x^2 is correctly rounded. */
 INLINE float real_power(float x, float a) {
   const float size = exponential(a * logarithm(absolute(x)));
   const float half = a * 0.5f;

@@ -1,9 +1,9 @@
-/* Images of bytes. */
+/* Images of bytes as normalised numbers. */
 #include "kernel/cpu/isa/storage.h"
 
 enum { RUN = 256 };
 
-/* Columns of a row of one channel, from `range` on. */
+/* Normalises the columns `range` of a row of one channel. */
 static void normalise(struct range range, const uint8_t *x, float mean, float deviation, neap_dtype storage,
                       void *y) {
   for (int64_t first = range.begin; first < range.end; first += RUN) {

@@ -1,10 +1,10 @@
-/* Pooling. Every kernel walks slabs: the pixels of one channel block of one image. */
+/* Pooling. Every kernel loops over slabs: the pixels of one channel block of one image. */
 #include <math.h>
 #include <string.h>
 
 #include "kernel/cpu/isa/isa.h"
 
-/* Rows and columns of x under the window of one output pixel, cut at the borders. */
+/* Rows and columns of x under the window of one output pixel, clipped at the borders. */
 struct extent {
   int64_t top, bottom, left, right;
 };
@@ -18,10 +18,10 @@ static struct extent extent_at(struct activation x, struct window w, int64_t row
   return e;
 }
 
-/* The index where ReLU leaves nothing of a window. */
+/* The index of a window in which ReLU leaves no element. */
 enum { NO_WINNER = 255 };
 
-/* Position in its window of the pixel (i, j), row-major. */
+/* Returns the row-major position of pixel (i, j) in its window. */
 static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_t i, int64_t j) {
   return (uint8_t)((i - (row * w.stride - w.padding)) * w.size + j - (column * w.stride - w.padding));
 }
@@ -34,15 +34,15 @@ static uint8_t window_index(struct window w, int64_t row, int64_t column, int64_
   for (int64_t row = 0; row < (a).height; row++)                                                             \
     for (int64_t column = 0; column < (a).width; column++)
 
-/* Asks for the pixel that the next row of windows has where this row has (i, j): processors do not foresee
- * streams that end after a row of a small image. */
+/* Prefetches the pixel that the next row of windows reads where this row reads (i, j): hardware prefetchers
+ * miss streams that end after a row of a small image. */
 static inline void fetch_next(const float *from, struct activation x, struct window w, int64_t i, int64_t j) {
-  const int64_t ahead = ((i + w.stride) * x.width + j) * x.lanes; /* perhaps beyond the tensor */
+  const int64_t ahead = ((i + w.stride) * x.width + j) * x.lanes; /* may be beyond the tensor */
   __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)ahead * sizeof *from));
 }
 
-/* Where a vector is NaN. Without vectors of this width a comparison of floats is made one by one, and NaN
- * asks for two jumps; one of integers is cheaper. */
+/* Returns the mask of the elements that are NaN. Without vectors of this width, elements are compared one by
+ * one. A comparison of integers is cheaper there: one of floats with NaN takes two jumps. */
 static inline mask nan_of(vector v) {
 #if defined(__AVX2__)
   return v != v;
@@ -51,7 +51,7 @@ static inline mask nan_of(vector v) {
 #endif
 }
 
-/* The winners of one window in VECTOR_WIDTH channels, kept in registers. */
+/* Finds the maxima of one window in VECTOR_WIDTH channels, in registers. */
 static void max_of_vector(const float *from, struct activation x, struct window w, int64_t row,
                           int64_t column, struct extent e, float *y, uint8_t *index) {
   vector best = {0};
@@ -72,7 +72,7 @@ static void max_of_vector(const float *from, struct activation x, struct window 
   for (int l = 0; l < VECTOR_WIDTH; l++) index[l] = (uint8_t)winner[l];
 }
 
-/* The same channel by channel. */
+/* The same for one channel. */
 static void max_of_channel(const float *from, struct activation x, struct window w, int64_t row,
                            int64_t column, struct extent e, float *y, uint8_t *index) {
   float best = w.relu ? 0 : from[(e.top * x.width + e.left) * x.lanes];
@@ -103,7 +103,7 @@ void ISA(max_pool)(struct activation x_shape, struct activation y_shape, struct 
   }
 }
 
-/* Gives VECTOR_WIDTH channels of one window's gradients to the pixels that won. */
+/* Adds one window's gradients in VECTOR_WIDTH channels to the pixels that won. */
 static void give_vector(float *to, struct activation x, struct window w, int64_t row, int64_t column,
                         struct extent e, const uint8_t *index, const float *dy) {
   const vector g = load_vector(dy);
@@ -143,7 +143,8 @@ void ISA(max_pool_backward)(struct activation x_shape, struct activation y_shape
   }
 }
 
-/* One over the number of pixels that count: the image's under the window, or its padding's, too. */
+/* Returns 1 / the number of pixels that count: those of the image under the window and, if w.count_padding,
+ * those of the padding. */
 static float share_of(struct activation x, struct window w, int64_t row, int64_t column, struct extent e) {
   if (!w.count_padding) return 1 / (float)((e.bottom - e.top) * (e.right - e.left));
   const int64_t top = row * w.stride - w.padding, left = column * w.stride - w.padding,
@@ -207,7 +208,7 @@ void ISA(average_pool_backward)(struct activation x_shape, struct activation y_s
   }
 }
 
-/* A channel block's lanes, the padding left out. */
+/* Returns the number of lanes of a channel block without padding. */
 static int64_t used_lanes(struct activation a, int64_t slab) {
   const int64_t left = a.channels - slab % blocks_of(a) * a.lanes;
   return left < a.lanes ? left : a.lanes;

@@ -1,4 +1,4 @@
-/* Quantised tensors as numbers. */
+/* Dequantisation. */
 #include "base/quantised.h"
 
 #include "kernel/cpu/isa/storage.h"

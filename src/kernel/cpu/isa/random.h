@@ -12,7 +12,7 @@
 enum { COUNTERS = 16 };
 
 #if defined(__AVX512F__)
-/* Upper and lower halves of the products with a factor. */
+/* Gives the upper and lower halves of the products of words and a factor. */
 static inline void multiply_words(__m512i words, uint32_t factor, __m512i *high, __m512i *low) {
   const __m512i f = _mm512_set1_epi64(factor), even = _mm512_mul_epu32(words, f),
                 odd = _mm512_mul_epu32(_mm512_srli_epi64(words, 32), f);
@@ -20,17 +20,17 @@ static inline void multiply_words(__m512i words, uint32_t factor, __m512i *high,
   *low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
 }
 
-/* The lower halves of 16 words of 64 bits. */
+/* Returns the lower halves of 16 words of 64 bits. */
 static inline __m512i lower_words(__m512i first, __m512i second) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(first)),
                             _mm512_cvtepi64_epi32(second), 1);
 }
 #endif
 
-/* Word w of the counter first + l * apart, as random_philox gives it: words[w][l]. */
+/* Sets words[w][l] to word w of the counter first + l * apart, as random_philox gives it. */
 static inline void random_counters(struct random_key key, uint64_t first, uint64_t apart,
                                    uint32_t words[4][COUNTERS]) {
-#if defined(__AVX512F__) /* in registers: compilers make 64-bit products of the 32-bit ones */
+#if defined(__AVX512F__) /* by intrinsics: compilers turn the 32-bit products into 64-bit ones */
   const __m512i step = _mm512_set1_epi64((int64_t)apart), lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
                 a = _mm512_add_epi64(_mm512_set1_epi64((int64_t)first), _mm512_mullo_epi64(lanes, step)),
                 b = _mm512_add_epi64(a, _mm512_slli_epi64(step, 3));
@@ -67,7 +67,7 @@ static inline void random_counters(struct random_key key, uint64_t first, uint64
 #endif
 }
 
-/* The words of the counters first, first + 1, ...: four of each, one counter's after the other's. */
+/* Gives the words of the counters first, first + 1, ...: four for each counter, in order. */
 static inline void random_words(struct random_key key, uint64_t first, uint32_t words[4 * COUNTERS]) {
   uint32_t by_word[4][COUNTERS];
   random_counters(key, first, 1, by_word);

@@ -1,11 +1,12 @@
-/* The cells of recurrent layers: what is left of a time beside the products. */
+/* Cells of recurrent layers: a time step without its matrix products. */
 #include "kernel/cpu/isa/math.h"
 
-/* Elements of a row that a thread takes at once: a row may be all that there is. */
+/* Elements of a row that a thread takes at once: there may be a single row. */
 enum { CHUNK = 256 };
 
 #define PRAGMA(text) _Pragma(#text)
-/* The chunks [j, end) of the rows n of [rows, width], of which each element takes `work` ordinary ones. */
+/* Loops over the chunks [begin, end_of(begin, width)) of the rows n of [rows, width]. An element takes as
+ * long as `work` ordinary ones. */
 #define FOR_CHUNKS(rows, width, work)                                                                        \
   PRAGMA(omp parallel for collapse(2) if (rows * width * work >= PARALLEL_FROM))                             \
   for (int64_t n = 0; n < rows; n++)                                                                         \

@@ -1,4 +1,4 @@
-/* Whole tensors rounded at random. */
+/* Stochastic rounding of whole tensors. */
 #include "kernel/cpu/isa/rounding.h"
 
 void ISA(narrow_randomly)(neap_dtype storage, int64_t count, const float *x, void *y, struct random_key key,
@@ -8,7 +8,7 @@ void ISA(narrow_randomly)(neap_dtype storage, int64_t count, const float *x, voi
                       key, begin + first);
 }
 
-/* The bits of some elements: a counter serves eight. */
+/* Elements that a counter serves, 16 bits each. */
 enum { ELEMENTS = 8 };
 
 static void draw_at(struct random_key key, const int64_t *at, int64_t count, uint32_t random[COUNTERS]) {

@@ -1,4 +1,4 @@
-/* Rounding to 16 bits at random, to one of the two neighbours: a counter serves eight elements, with 16 bits
+/* Stochastic rounding to 16 bits, to one of the two neighbours. A counter serves eight elements, 16 bits
  * each. */
 #ifndef NEAP_KERNEL_CPU_ISA_ROUNDING_H
 #define NEAP_KERNEL_CPU_ISA_ROUNDING_H
@@ -8,25 +8,25 @@
 
 enum { ROUNDED_BLOCK = 8 * COUNTERS };
 
-/* `storage`: one of 16 bits. */
+/* Rounds x at random. `storage`: a type of 16 bits. */
 static inline __attribute__((always_inline)) uint16_t rounded_randomly(neap_dtype storage, float x,
                                                                        uint32_t random) {
   return storage == NEAP_BF16 ? bf16_from_float_randomly(x, random) : f16_from_float_randomly(x, random);
 }
 
-/* Of the words of a block, the 16 bits of element `i`: of a word the lower ones first. */
+/* Returns the 16 random bits of element `i` of a block: the lower half of a word comes first. */
 static inline uint16_t half_of(const uint16_t *halves, int i) {
   return halves[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? i : i ^ 1];
 }
 
-/* A whole block, which begins a counter. */
+/* Rounds a whole block, which begins a counter. */
 static inline __attribute__((always_inline)) void round_block(neap_dtype storage, const uint16_t *halves,
                                                               const float *x, uint16_t *y) {
 #pragma omp simd
   for (int i = 0; i < ROUNDED_BLOCK; i++) y[i] = rounded_randomly(storage, x[i], half_of(halves, i));
 }
 
-/* Elements from number `first` on. */
+/* Rounds `count` elements; x[0] is number `first` of its tensor. */
 static inline void narrow_run_randomly(neap_dtype storage, int64_t count, const float *x, uint16_t *y,
                                        struct random_key key, int64_t first) {
   const int64_t end = (first + count + ROUNDED_BLOCK - 1) / ROUNDED_BLOCK;

@@ -1,4 +1,4 @@
-/* Softmax, and layer, RMS and group norm: rows of their own. */
+/* Softmax, and layer, RMS and group norm. */
 #include <math.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 
 /* ---- Softmax ---- */
 
-/* Lines along the axis that are shorter than a few vectors are worked on side by side, some at a time. */
+/* Lines along the axis of at most SHORT_LINE elements are computed side by side, LINES at a time. */
 enum { SHORT_LINE = 64, LINES = 16 };
 
-/* `lines` of them from number `first` on, counted as [outer, inner]. */
+/* Computes `lines` short lines from number `first` on, counted as [outer, inner]. */
 static void softmax_of_lines(int64_t count, int64_t inner, int64_t first, int64_t lines, const float *x,
                              float *y) {
   float e[SHORT_LINE][LINES], highest[LINES], scale[LINES];
@@ -37,7 +37,7 @@ static void softmax_of_lines(int64_t count, int64_t inner, int64_t first, int64_
   }
 }
 
-/* A line whose elements are `inner` apart. */
+/* Computes a line of stride `inner`. */
 static inline __attribute__((always_inline)) void softmax_of_line(int64_t count, int64_t inner,
                                                                   const float *from, float *to) {
   float highest = from[0];
@@ -98,15 +98,15 @@ void ISA(softmax_backward)(int64_t outer, int64_t count, int64_t inner, const fl
 
 /* ---- Norms of rows ---- */
 
-enum { ROW_PARTS = 64 }; /* of the rows, whose gradients of gamma and beta are added up: a fixed number */
+enum { ROW_PARTS = 64 }; /* parts of the rows for the gradients of gamma and beta; their number is fixed */
 
-/* Elements of gamma, and the first that row r reads. */
+/* Return the number of elements of gamma, and the first that row r reads. */
 static int64_t channels_of(const struct row_norm *n) { return n->length / n->inner * n->groups; }
 static int64_t first_channel(const struct row_norm *n, int64_t r) {
   return r % n->groups * (n->length / n->inner);
 }
 
-/* y[i] = (x[i] - mean) inverse gamma + beta over elements that share gamma and beta; or one of each. */
+/* y[i] = (x[i] - mean) inverse gamma + beta, over elements that share gamma and beta. */
 static void normalise(int64_t count, const float *x, float mean, float inverse, float gamma, float beta,
                       float *y) {
 #pragma omp simd
@@ -148,7 +148,7 @@ void ISA(row_norm)(struct row_norm n, const void *x, const float *gamma, const f
   const struct stored from = {n.storage, (void *)x}, to = {n.storage, y};
 #pragma omp parallel for if (n.rows * n.length >= PARALLEL_FROM)
   for (int64_t r = 0; r < n.rows; r++) {
-    float buffer[HALF_ROW_LIMIT]; /* in place */
+    float buffer[HALF_ROW_LIMIT]; /* of x, then of y */
     const int64_t at = r * n.length;
     norm_row(&n, r, floats_at(from, at, n.length, buffer), gamma, beta, made_floats(to, at, buffer), &mean[r],
              &inverse[r]);
@@ -161,10 +161,10 @@ size_t ISA(row_norm_workspace)(struct row_norm n) {
 }
 
 struct row_sums {
-  double gradient, product; /* of dy gamma, and of that times the normalised x */
+  double gradient, product; /* of g = dy gamma, and of g times the normalised x */
 };
 
-/* The sums of a row; and what it adds to the gradients of gamma and beta. */
+/* Returns the sums of a row, and adds its part of the gradients of gamma and beta. */
 static struct row_sums row_sums(const struct row_norm *n, int64_t r, const float *x, const float *dy,
                                 float mean, float inverse, const float *gamma, double *dgamma,
                                 double *dbeta) {
@@ -203,8 +203,8 @@ static struct row_sums row_sums(const struct row_norm *n, int64_t r, const float
   return total;
 }
 
-/* dx = inverse (dy gamma - mean of that - h mean of that times h), h the normalised x; without the first mean
- * where rows are not centred. */
+/* dx = inverse (g - mean g - h mean (g h)), where g = dy gamma and h is the normalised x; without mean g if
+ * rows are not centred. */
 static void row_gradient(const struct row_norm *n, int64_t r, const float *x, const float *dy, float mean,
                          float inverse, const float *gamma, struct row_sums sums, float *dx) {
   const float first = n->centred ? (float)(sums.gradient / (double)n->length) : 0,
@@ -238,7 +238,7 @@ void ISA(row_norm_backward)(struct row_norm n, const void *x, const void *dy, co
     double *own = sums + 2 * part * channels;
     if (gamma != NULL) memset(own, 0, (size_t)(2 * channels) * sizeof *own);
     for (int64_t r = mine.begin; r < mine.end; r++) {
-      float x_buffer[HALF_ROW_LIMIT], dy_buffer[HALF_ROW_LIMIT]; /* dx in place of dy */
+      float x_buffer[HALF_ROW_LIMIT], dy_buffer[HALF_ROW_LIMIT]; /* the second of dy, then of dx */
       const int64_t at = r * n.length;
       const float *v = floats_at(values, at, n.length, x_buffer),
                   *g = floats_at(given, at, n.length, dy_buffer);

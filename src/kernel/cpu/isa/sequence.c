@@ -4,7 +4,7 @@
 
 #include "kernel/cpu/isa/math.h"
 
-/* A rate serves all rows. In double: positions may be large. */
+/* Computes each rate once for all rows. Angles are in double, since positions may be large. */
 void ISA(positions)(int64_t rows, int64_t half, int64_t first, float *y) {
 #pragma omp parallel for if (2 * rows * half >= PARALLEL_FROM)
   for (int64_t d = 0; d < half; d++) {

@@ -1,18 +1,18 @@
 /* Lightweight and dynamic convolution over time (Wu et al. 2019).
  *
- * Forward and the gradient by x are products of a band and a sequence: a time of the result is a sum of rows
- * near it, each times a weight. The gradient by the weights is made of products of a row of dy and rows of x
- * near it. Channels of a head lie side by side and share their weights: vectors run over them. */
+ * Forward and the gradient of x are products of a band matrix and a sequence: a time of the result is a
+ * weighted sum of rows near it. The gradient of the weights consists of dot products of a row of dy and rows
+ * of x near it. Channels of a head are contiguous and share their weights: vectors run over them. */
 #include <string.h>
 
 #include "kernel/cpu/isa/floats.h"
 
 enum {
-  TILE_TIMES = 4,   /* times of a result that are made together, so that a row is read once for all of them */
-  TILE_VECTORS = 2, /* vectors of channels that are */
-  TILE_TAPS = 8,    /* taps of a kernel whose gradients are made together */
-  BLOCK_TIMES = 32, /* times that a thread takes at once: by these, not by threads, sums are cut */
-  WEIGHT_PARTS = 64 /* of the blocks, whose gradients of lightweight weights are added up: a fixed number */
+  TILE_TIMES = 4,   /* times of a result computed together, so that a row is read once for all */
+  TILE_VECTORS = 2, /* vectors of channels computed together */
+  TILE_TAPS = 8,    /* taps whose gradients are computed together */
+  BLOCK_TIMES = 32, /* times that a thread takes at once: sums are divided by these, not by threads */
+  WEIGHT_PARTS = 64 /* parts of the blocks for the gradient of lightweight weights; their number is fixed */
 };
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -23,14 +23,14 @@ static int64_t work_of(const struct sequence_conv *s) {
   return s->sequences * s->times * s->channels * s->taps;
 }
 
-/* Weights of a time, and how far apart those of two times lie: 0 where all have the same. */
+/* Return the number of weights of a time, and the stride from one time's to the next's: 0 if all times share
+ * them. */
 static int64_t weights_in(const struct sequence_conv *s) { return s->heads * s->taps; }
 static int64_t weight_step(const struct sequence_conv *s) { return s->dynamic ? weights_in(s) : 0; }
 
 /* ---- Products of a band and a sequence ---- */
 
-/* to[t] = sum of w[t * by_time + r * by_row] from[r] over the rows r of the sequence from t - before on,
- * `taps` of them. */
+/* to[t] = sum of w[t * by_time + r * by_row] from[r] over the `taps` rows r from t - before on that exist. */
 struct band {
   int64_t times, rows, channels, taps, before, by_time, by_row;
 };
@@ -38,7 +38,7 @@ struct band {
 static int64_t first_row(const struct band *b, int64_t t) { return most(0, t - b->before); }
 static int64_t end_row(const struct band *b, int64_t t) { return least(b->rows, t - b->before + b->taps); }
 
-/* Adds the rows [r, end) to the sums of a time. */
+/* Adds the weighted rows [r, end) to the sums of a time. */
 INLINE void add_rows(const struct band *b, int vectors, const float *w, const float *from, int64_t t,
                      int64_t r, int64_t end, floats *sums) {
   for (; r < end; r++) {
@@ -47,8 +47,8 @@ INLINE void add_rows(const struct band *b, int vectors, const float *w, const fl
   }
 }
 
-/* `times` times of the result from t on, in this many vectors. The rows that all of them read are read once;
- * those before and behind by the times that do. */
+/* Computes `times` times of the result from t on, in `vectors` vectors of channels. Rows that all these
+ * times use are read once; rows before and after them once for each time that uses them. */
 INLINE void tile(const struct band *b, int times, int vectors, const float *w, const float *from, float *to,
                  int64_t t) {
   floats sums[TILE_TIMES * TILE_VECTORS];
@@ -78,7 +78,7 @@ INLINE void columns(const struct band *b, int vectors, const float *w, const flo
   for (; t < end; t++) tile(b, 1, vectors, w, from, to, t);
 }
 
-/* Fewer channels than a vector has. */
+/* The same for fewer channels than a vector has. */
 static void narrow_columns(const struct band *b, int64_t width, const float *w, const float *from, float *to,
                            int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; t++) {
@@ -92,8 +92,8 @@ static void narrow_columns(const struct band *b, int64_t width, const float *w, 
   }
 }
 
-/* The times [begin, end) in the `width` channels of a head. The last vector may do some channels once more.
- */
+/* Computes the times [begin, end) in the `width` channels of a head. The last vector may compute some
+ * channels again. */
 static void band_of_head(const struct band *b, int64_t width, const float *w, const float *from, float *to,
                          int64_t begin, int64_t end) {
   int64_t c = 0;
@@ -109,7 +109,7 @@ static void band_of_head(const struct band *b, int64_t width, const float *w, co
   }
 }
 
-/* All of the result; w: the weight that the first time of the first sequence gives the first row. */
+/* Computes the whole result. w: the weight of the first row in the first time of the first sequence. */
 static void multiply_band(const struct sequence_conv *s, const struct band *b, const float *w,
                           const float *from, float *to) {
   const int64_t blocks = blocks_in(b->times), width = s->channels / s->heads;
@@ -129,13 +129,13 @@ void ISA(sequence_conv)(struct sequence_conv s, const float *x, const float *w, 
   multiply_band(&s, &b, w + s.padding, x, y);
 }
 
-/* ---- Gradient by the weights ---- */
+/* ---- Gradient of the weights ---- */
 
-/* What the taps of a head are to be summed from: x and dy from its first channel on. */
+/* The operands of a head's gradient: x and dy from its first channel on. */
 struct head {
   int64_t rows, channels, width, padding;
   const float *x, *dy;
-  ints fresh; /* lanes of the last vector, which begins inside the one before, that are not in that one */
+  ints fresh; /* lanes of the last vector that the one before, which overlaps it, does not have */
 };
 
 static struct head head_of(const struct sequence_conv *s, const float *x, const float *dy, int64_t n,
@@ -165,7 +165,7 @@ INLINE float sum_of(floats v) {
 }
 
 /* Adds the products of dy[t] and x[t + k + i - padding] to the sums of each tap i, for the times [begin,
- * end), all of whose rows of x are there. */
+ * end). All their rows of x must exist. */
 INLINE void add_products(const struct head *h, int taps, int64_t k, int64_t begin, int64_t end,
                          floats *sums) {
   for (int64_t t = begin; t < end; t++) {
@@ -180,8 +180,8 @@ INLINE void add_products(const struct head *h, int taps, int64_t k, int64_t begi
   }
 }
 
-/* The sums over the times [begin, end) of `taps` taps from k on. `inside`: the rows of all of them are there
- * at all times; else a row of dy is read once for all where they are. */
+/* Computes the sums over the times [begin, end) of `taps` taps from k on. inside: the rows of all taps exist
+ * at all times. Else a row of dy is read once for all taps at the times where their rows exist. */
 INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, int64_t begin, int64_t end,
                       float *sums) {
   floats lanes[TILE_TAPS];
@@ -203,7 +203,7 @@ INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, in
   }
 }
 
-/* The same of one tap, for fewer channels than a vector has. */
+/* The same for one tap and fewer channels than a vector has. */
 static void narrow_sums(const struct head *h, int64_t k, int64_t begin, int64_t end, float *sums) {
   double sum = 0;
   for (int64_t t = most(begin, h->padding - k); t < least(end, h->rows + h->padding - k); t++) {
@@ -214,7 +214,8 @@ static void narrow_sums(const struct head *h, int64_t k, int64_t begin, int64_t 
   *sums = (float)sum;
 }
 
-/* Taps that are summed together: the last tile of a kernel may do some once more. */
+/* Returns the number of taps that are summed together. The last tile of a kernel may compute some taps
+ * again. */
 static int64_t tile_of(const struct head *h, int64_t taps) {
   if (h->width < FLOATS) return 1;
   return taps >= TILE_TAPS ? TILE_TAPS : taps >= 4 ? 4 : taps >= 2 ? 2 : 1;
@@ -234,8 +235,8 @@ INLINE void sum_taps(const struct head *h, int64_t tile, bool inside, int64_t k,
     tile_sums(h, 1, inside, k, begin, end, sums);
 }
 
-/* dw of the times [begin, end), each by itself, for `tile` taps from k on: 0 where a tap's row is missing.
- * Times are the inner loop: the rows of x that a tile reads stay in the first-level cache. */
+/* Computes dw of each of the times [begin, end), for `tile` taps from k on; 0 if a tap's row is missing. The
+ * inner loop runs over times: the rows of x that a tile reads stay in the first-level cache. */
 static void tile_gradient(const struct head *h, int64_t tile, int64_t k, int64_t begin, int64_t end,
                           int64_t step, float *dw) {
   for (int64_t t = begin; t < end; t++) {
@@ -266,7 +267,7 @@ static void dynamic_gradient(const struct sequence_conv *s, const float *x, cons
     }
 }
 
-/* Adds what a block of times gives dw to its part's sums. */
+/* Adds a block's part of dw to the sums of its part. */
 static void add_block(const struct sequence_conv *s, const float *x, const float *dy, int64_t n,
                       int64_t block, double *own) {
   const int64_t begin = block * BLOCK_TIMES, end = least(begin + BLOCK_TIMES, s->times);
@@ -286,7 +287,8 @@ size_t ISA(sequence_conv_workspace)(struct sequence_conv s) {
   return s.dynamic ? 0 : (size_t)(WEIGHT_PARTS * weights_in(&s)) * sizeof(double);
 }
 
-/* dw of all times of all sequences: sums of parts, which do not depend on the number of threads. */
+/* Computes dw, summed over all times of all sequences. The sums of parts do not depend on the number of
+ * threads. */
 static void lightweight_gradient(const struct sequence_conv *s, const float *x, const float *dy, float *dw,
                                  double *parts) {
   const int64_t blocks = blocks_in(s->times), count = weights_in(s);
@@ -304,8 +306,8 @@ static void lightweight_gradient(const struct sequence_conv *s, const float *x, 
   }
 }
 
-/* The weights' gradient first: x is not read behind it. dx is a sum over the times that read a row of x,
- * which stand in a band the other way round. */
+/* Computes dw first, since dx may be in place of x. dx is a sum over the times that read a row of x: a band
+ * in reverse order. */
 void ISA(sequence_conv_backward)(struct sequence_conv s, const float *x, const float *w, const float *dy,
                                  float *dx, float *dw, void *workspace) {
   const struct band b = {s.rows, s.times, s.channels, s.taps, s.taps - 1 - s.padding, 1, weight_step(&s) - 1};

@@ -1,4 +1,4 @@
-/* Tensors of any shape in row-major order: other orders, choices, sums, rows by number. */
+/* Row-major tensors of any shape: strided copies, selection, sums, gathered rows. */
 #include <string.h>
 
 #include "kernel/cpu/isa/storage.h"
@@ -40,7 +40,7 @@ void ISA(fill)(int64_t count, float value, float *y) {
 
 /* ---- Sums ---- */
 
-/* Axes side by side that are all summed, or all kept, as one. */
+/* Merges neighbouring axes that are all summed or all kept. */
 static struct sum_axes merged(struct sum_axes a) {
   struct sum_axes m = {0};
   for (int32_t i = 0; i < a.rank; i++) {
@@ -57,7 +57,7 @@ static struct sum_axes merged(struct sum_axes a) {
   return m;
 }
 
-/* Where the index-th combination of the axes of one kind but the last begins. */
+/* Returns the offset of the index-th combination of the axes of one kind, the last axis left out. */
 static int64_t combination(const struct sum_axes *a, uint32_t kind, int64_t index) {
   int64_t offset = 0, stride = a->dims[a->rank - 1];
   for (int32_t i = a->rank - 2; i >= 0; i--) {
@@ -84,7 +84,8 @@ static double sum_of_run(int64_t length, const float *x) {
   return sum;
 }
 
-/* The last axis is summed: an output is a sum of runs. A single one is cut into parts of a fixed number. */
+/* Sums if the last axis is summed: an output is a sum of runs. A single run is divided into a fixed number
+ * of parts. */
 static void sum_of_runs(const struct sum_axes *a, float scale, const float *x, float *y) {
   const int64_t length = a->dims[a->rank - 1], outputs = combinations(a, 0), runs = combinations(a, 1);
   if (outputs == 1 && runs == 1) {
@@ -107,7 +108,7 @@ static void sum_of_runs(const struct sum_axes *a, float scale, const float *x, f
   }
 }
 
-/* The last axis is kept: its elements are summed side by side, some at a time. */
+/* Sums if the last axis is kept: its elements are summed side by side, COLUMNS at a time. */
 static void sum_of_columns(const struct sum_axes *a, float scale, const float *x, float *y) {
   enum { COLUMNS = 256 };
   const int64_t length = a->dims[a->rank - 1], rows = combinations(a, 0), summed = combinations(a, 1),
@@ -150,8 +151,8 @@ void ISA(gather)(neap_dtype storage, int64_t rows, int64_t width, int64_t count,
   }
 }
 
-/* Gradient of gathered rows: numbers are sorted, so that what a row is the sum of stands together. */
-enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, GATHER_WIDTH = 128 /* elements of a row done at once */ };
+/* Gradient of gathered rows: ids are sorted, so that the terms of a row's sum are neighbours. */
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, GATHER_WIDTH = 128 /* elements of a row summed at once */ };
 
 struct places {
   int64_t *sorted, *other; /* [count] each */
@@ -160,8 +161,8 @@ struct places {
 
 size_t ISA(gather_workspace)(int64_t count) { return (size_t)(2 * count) * sizeof(int64_t); }
 
-/* The places of the numbers that are rows by these rows, those of one row in their order: by the digits of
- * the numbers from the last one on, each time into the other list. */
+/* Sorts the places of the ids that are rows by row, and keeps the order of the places of one row. A radix
+ * sort from the lowest digit on, which writes each pass to the other list. */
 static struct places sort_places(int64_t rows, int64_t count, const int32_t *ids, int64_t *workspace) {
   struct places p = {workspace, workspace + count, 0};
   for (int64_t i = 0; i < count; i++)
@@ -182,7 +183,7 @@ static struct places sort_places(int64_t rows, int64_t count, const int32_t *ids
   return p;
 }
 
-/* Elements [first, first + length) of the row that the places [begin, end) are of. */
+/* Computes the elements [first, first + length) of the row that the places [begin, end) read. */
 static void sum_row(neap_dtype storage, int64_t width, int64_t first, int64_t length, const int32_t *ids,
                     const int64_t *begin, const int64_t *end, const void *dy, const void *addend,
                     void *dtable) {
@@ -203,7 +204,7 @@ static void sum_row(neap_dtype storage, int64_t width, int64_t first, int64_t le
   narrow_run(storage, length, sums, (void *)element_at(dtable, storage, row));
 }
 
-/* A thread's part of what the table holds before any sum. */
+/* Writes a thread's part of the table before any sum: the addend or zeros. */
 static void begin_table(neap_dtype storage, struct range mine, const void *addend, void *dtable) {
   void *to = (void *)element_at(dtable, storage, mine.begin);
   const size_t length = (size_t)(mine.end - mine.begin) * bytes_of(storage);
@@ -224,7 +225,7 @@ void ISA(gather_backward)(neap_dtype storage, int64_t rows, int64_t width, int64
   {
     begin_table(storage, part_of(rows * width, omp_get_thread_num(), omp_get_num_threads()), addend, dtable);
 #pragma omp barrier
-    /* Parts of a row that occurs often fall to several threads. */
+    /* Several threads share the parts of a row that occurs often. */
 #pragma omp for collapse(2)
     for (int64_t chunk = 0; chunk < chunks; chunk++)
       for (int64_t r = 0; r < occurring; r++) {

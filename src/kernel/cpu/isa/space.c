@@ -1,6 +1,6 @@
-/* Kernels that move pixels: crop, resize, adaptive pooling. Work is cut into lines, the rows of pixels of one
- * channel block of one image: an image in channels last has but one block, but many rows. A line is written
- * by one thread, its terms always in the same order. */
+/* Kernels that move pixels: crop, resize, adaptive pooling. Work is divided into lines, the rows of pixels
+ * of one channel block of one image: an image in channels last has one block, but many rows. One thread
+ * writes a line, and adds its terms always in the same order. */
 #include <string.h>
 
 #include "kernel/cpu/isa/isa.h"
@@ -85,7 +85,7 @@ void ISA(resize)(struct activation x_shape, struct activation y_shape, bool alig
   }
 }
 
-/* Adds what one row of y gives to one row of x. */
+/* Adds the gradient of one row of y to that of one row of x. */
 static void spread_line(const struct resize_tap *columns, int64_t width, int64_t lanes, float weight,
                         const float *dy, float *dx) {
   for (int64_t j = 0; j < width; j++) {
@@ -119,7 +119,7 @@ void ISA(resize_backward)(struct activation x_shape, struct activation y_shape, 
 
 /* ---- Adaptive average pooling ---- */
 
-/* Pixels of x in region i of an axis. */
+/* Returns the pixels of x in region i of an axis. */
 static struct range region_at(int64_t i, int64_t from, int64_t to) {
   return (struct range){i * from / to, ((i + 1) * from + to - 1) / to};
 }
@@ -130,8 +130,8 @@ static float share_of(struct range rows, struct range columns) {
 
 enum { TILE = 64 };
 
-/* The mean over a region in `width` lanes, at most TILE; a row is summed by itself, so that errors grow with
- * the sides of a region and not with its area. */
+/* Computes the mean over a region in `width` lanes, at most TILE. Rows are summed separately, so that errors
+ * grow with the sides of a region and not with its area. */
 static void mean_of_region(const float *x, int64_t row_length, int64_t lanes, struct range rows,
                            struct range columns, int64_t width, float *y) {
   float sum[TILE] = {0};

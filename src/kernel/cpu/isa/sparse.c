@@ -1,14 +1,14 @@
-/* Sparse weights: between values at nonzeros, one after the other, and dense tensors. */
+/* Sparse weights: values at nonzeros, packed one after the other, to dense tensors and back. */
 #include <string.h>
 
 #include "base/dtype.h"
 #include "kernel/cpu/isa/storage.h"
 
-/* A tensor is worked on in fixed parts of whole words of bits. Where positions are bits, each part finds
- * where its values begin by counting those before it; where they are indices, by halving those of a block. */
+/* A tensor is divided into a fixed number of parts of whole words of bits. A part finds its first value by
+ * counting the bits set before it, or by a binary search of the indices of a block. */
 enum { PARTS = 32, WORD = 64 /* bits */ };
 
-/* Bits [64 i, 64 i + 64) of `count`; 0 behind the end. */
+/* Returns the bits [64 i, 64 i + 64) of `count`; 0 after the end. */
 static inline uint64_t word_at(const uint8_t *bits, int64_t count, int64_t i) {
   uint64_t word = 0;
   const int64_t left = count - WORD * i;
@@ -26,7 +26,7 @@ static int64_t count_words(const uint8_t *bits, int64_t count, struct range word
   return set;
 }
 
-/* The first of the values [from, to) of one block whose element in the block is `element` or a later one. */
+/* Returns the first of the values [from, to) of a block whose element is at least `element`. */
 static int64_t first_from(const uint16_t *indices, int64_t from, int64_t to, int64_t element) {
   while (from < to) {
     const int64_t middle = from + (to - from) / 2;
@@ -38,7 +38,7 @@ static int64_t first_from(const uint16_t *indices, int64_t from, int64_t to, int
   return from;
 }
 
-/* The values of block `b` whose elements are among `elements`. */
+/* Returns the values of block `b` whose elements are in `elements`. */
 static struct range values_of(struct positions at, int64_t b, struct range elements) {
   const int64_t base = b * INDEX_BLOCK, from = b > 0 ? at.ends[b - 1] : 0;
   const int64_t begin = first_from(at.indices, from, at.ends[b], elements.begin - base);
@@ -99,9 +99,9 @@ void ISA(densify)(neap_dtype storage, int64_t count, struct positions at, const 
   }
 }
 
-/* ---- From one ---- */
+/* ---- From a dense tensor ---- */
 
-/* Values that stand one after the other, and the elements of the dense tensor that they belong to. */
+/* Consecutive values, and the elements of the dense tensor that they belong to. */
 struct run {
   int64_t first, count;
   int64_t elements[WORD];
@@ -175,7 +175,7 @@ void ISA(accumulate_sparse)(neap_dtype storage, neap_dtype of_g, int64_t count, 
   }
 }
 
-/* ---- Which they are ---- */
+/* ---- Elements of values ---- */
 
 void ISA(sparse_elements)(int64_t count, struct positions at, int64_t first, int64_t values,
                           int64_t *elements) {

@@ -1,7 +1,7 @@
-/* What the processor does at best: multiply-adds out of its registers, and copies. For measurements alone. */
+/* Peak speeds of the processor, for measurement only: multiply-adds in registers, and copies. */
 #include "kernel/cpu/isa/storage.h"
 
-/* Chains that do not wait for each other: a chain alone would be as slow as the latency of an instruction. */
+/* Independent chains of operations: the latency of an instruction would limit a single one. */
 enum { CHAINS = 12 };
 #if defined(__clang__)
 #define UNROLL_CHAINS _Pragma("unroll")
@@ -9,7 +9,7 @@ enum { CHAINS = 12 };
 #define UNROLL_CHAINS _Pragma("GCC unroll 12")
 #endif
 
-/* Each element of a chain comes to 1, whatever it began with. */
+/* Each element of a chain converges to 1. */
 double ISA(multiply_adds)(int64_t rounds, double *flops) {
   vector chain[CHAINS], half;
   for (int i = 0; i < VECTOR_WIDTH; i++) half[i] = 0.5f;
@@ -27,7 +27,7 @@ double ISA(multiply_adds)(int64_t rounds, double *flops) {
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 /* Products of pairs: 2 multiply-adds for each f32 of a chain. The factors are 0, which the compiler does not
- * know: what is added up stays 0. */
+ * know, so that sums stay 0. */
 __attribute__((target("avx512bf16"))) static double dot_products(int64_t rounds, double *flops) {
   static const volatile int32_t nothing = 0;
   const __m512bh zero = (__m512bh)_mm512_set1_epi32(nothing);
@@ -57,7 +57,7 @@ void ISA(copy)(int64_t count, const float *x, float *y) {
   const int64_t whole = count / VECTOR_WIDTH * VECTOR_WIDTH;
   for (int64_t i = 0; i < whole; i += VECTOR_WIDTH) {
     store_vector(y + i, load_vector(x + i));
-    __asm__ volatile("" ::: "memory"); /* else it becomes a call of memcpy, which goes around the caches */
+    __asm__ volatile("" ::: "memory"); /* keeps compilers from memcpy, which goes around the caches */
   }
   for (int64_t i = whole; i < count; i++) y[i] = x[i];
 }

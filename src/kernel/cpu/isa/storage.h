@@ -1,4 +1,4 @@
-/* Elements of any type of storage, as floats: conversions of runs that stay in the cache. */
+/* Conversion of elements of any type of storage to floats and back, in runs that stay in the cache. */
 #ifndef NEAP_KERNEL_CPU_ISA_STORAGE_H
 #define NEAP_KERNEL_CPU_ISA_STORAGE_H
 
@@ -25,7 +25,7 @@ static inline void widen_f16(int64_t count, const uint16_t *x, float *y) {
   for (int64_t k = i; k < count; k++) y[k] = f16_to_float(x[k]);
 }
 
-/* What is finite and too large is cut before it is converted. */
+/* Clips finite values that are too large to the largest f16. */
 static inline void narrow_f16(int64_t count, const float *x, uint16_t *y) {
   int64_t i = 0;
 #if defined(__F16C__)
@@ -44,8 +44,8 @@ static inline void narrow_f16(int64_t count, const float *x, uint16_t *y) {
 }
 
 #if defined(__AVX512F__)
-/* To the nearest, to f16 or else bf16, as f16_from_float and bf16_from_float do; a NaN of f16 keeps some of
- * its bits. What is finite and too large for f16 is cut. */
+/* Rounds to the nearest f16 or bf16, as f16_from_float and bf16_from_float do, except that a NaN of f16
+ * keeps some of its bits. Clips finite values that are too large for f16. */
 static inline __m256i narrow_vector(neap_dtype storage, __m512 x) {
   if (storage == NEAP_F16) {
     const __m512 most = _mm512_set1_ps(65504);
@@ -63,7 +63,7 @@ static inline __m256i narrow_vector(neap_dtype storage, __m512 x) {
 }
 #endif
 
-/* y = x. */
+/* Converts elements to floats: y = x. */
 static inline void widen_run(neap_dtype storage, int64_t count, const void *x, float *y) {
   const uint16_t *half = x;
   switch (storage) {
@@ -83,7 +83,7 @@ static inline void widen_run(neap_dtype storage, int64_t count, const void *x, f
   }
 }
 
-/* y = x to the nearest. */
+/* Converts floats to the nearest elements: y = x. */
 static inline void narrow_run(neap_dtype storage, int64_t count, const float *x, void *y) {
   uint16_t *half = y;
 #if defined(__AVX512F__)
@@ -106,11 +106,11 @@ static inline void narrow_run(neap_dtype storage, int64_t count, const float *x,
   }
 }
 
-/* ---- Runs of elements as floats: where they lie, or converted in `buffer`; and back from there ---- */
+/* ---- Runs of elements as floats: in place if they are f32, else converted in `buffer` ---- */
 
 enum { STORED_RUN = 1024 }; /* three buffers of them stay in the first-level cache */
 
-/* `first`, `length`: each run in turn. */
+/* Loops over runs; `first`: the first element of a run. */
 #define FOR_RUNS(count)                                                                                      \
   _Pragma("omp parallel for if (count >= PARALLEL_FROM)") for (int64_t first = 0; first < (count);           \
                                                                first += STORED_RUN)

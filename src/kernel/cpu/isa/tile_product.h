@@ -1,5 +1,5 @@
-/* Products of matrices that fit in the cache. Their terms lie in units of four bytes: floats or, where the
- * processor multiplies them (HAS_PAIRS), pairs of bf16 that are two terms of one sum. Sums are floats. */
+/* Products of matrices that fit in the cache. Operands are in units of four bytes: floats or, if the
+ * processor multiplies them (HAS_PAIRS), pairs of bf16, which are two terms of one sum. Sums are floats. */
 #ifndef NEAP_KERNEL_CPU_ISA_TILE_PRODUCT_H
 #define NEAP_KERNEL_CPU_ISA_TILE_PRODUCT_H
 
@@ -14,7 +14,7 @@ enum { HAS_PAIRS = 1 };
 enum { HAS_PAIRS = 0 };
 #endif
 
-/* A tile of the result in registers: TILE_ROWS rows of TILE_VECTORS vectors, which the processor has. */
+/* The register block of a result: TILE_ROWS rows of TILE_VECTORS vectors. */
 #if defined(__AVX512F__)
 enum { TILE_ROWS = 4, TILE_VECTORS = 4, TILE_WIDTH = 16 };
 #elif defined(__AVX2__)
@@ -31,10 +31,10 @@ static inline int64_t whole_tiles(int64_t rows) { return (rows + TILE_ROWS - 1) 
 static inline int64_t whole_vectors(int64_t columns) {
   return (columns + TILE_WIDTH - 1) / TILE_WIDTH * TILE_WIDTH;
 }
-/* Units that hold this many terms. */
+/* Returns the units that hold this many terms. */
 static inline int64_t units_of(bool pairs, int64_t terms) { return pairs ? (terms + 1) / 2 : terms; }
 
-/* The left factor: unit (m, k) stands at data[m * row + k * column]. */
+/* The left factor: unit (m, k) is data[m * row + k * column]. */
 struct factor {
   const float *data;
   int64_t row, column;
@@ -99,9 +99,9 @@ static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct 
   multiply_units(true, rows, columns, depth, a, b, b_row, c, c_row, add);
 }
 
-/* c [rows, columns] = a b, or c += a b; `depth` terms a sum; a and b are units, pairs only where HAS_PAIRS.
- * Rows and columns are rounded up to whole tiles and vectors, and an odd depth to whole pairs, which all
- * three have. */
+/* c [rows, columns] = a b, or c += a b if `add`; each sum has `depth` terms. a and b are in units, pairs
+ * only if HAS_PAIRS. Rows are rounded up to whole tiles, columns to whole vectors, and an odd depth to whole
+ * pairs; all three matrices must have room for these. */
 static inline void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
                             const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
   if (HAS_PAIRS && pairs)

@@ -1,9 +1,10 @@
-/* The transforms of Winograd's convolution F(4x4, 3x3), and of its gradient by the kernels, F(3x3, 4x4).
+/* The transforms of Winograd's convolution F(4x4, 3x3), and of its gradient with respect to the kernels,
+ * F(3x3, 4x4).
  *
- * The points are 0, a, -a, b, -b and infinity with a = 5/8 and b = 3/2: of all that were tried these give the
- * least error, half of that of 1 and 2, and they and their powers are exact in f32. Windows are evaluated by
+ * The points are 0, a, -a, b, -b and infinity with a = 5/8 and b = 3/2. Of all points tried, these give the
+ * least error, half of that of 1 and 2; they and their powers are exact in f32. Windows are multiplied by
  * the transposed interpolation (B^T), kernels by powers of the points over the interpolation's denominators
- * (G), results are the powers of the points times the products (A^T). Vectors run over channels. */
+ * (G), products by the powers of the points (A^T). Vectors run over channels. */
 #include <string.h>
 
 #include "kernel/cpu/isa/floats.h"
@@ -15,7 +16,7 @@ enum { WEIGHTS = KERNEL_SIZE * KERNEL_SIZE };
 #define B         1.5f
 #define A2        (A * A)
 #define B2        (B * B)
-#define NULL_NORM (1 / (A2 * B2)) /* over the differences from the point to the others */
+#define NULL_NORM (1 / (A2 * B2)) /* 1 / the product of the differences from the point to the others */
 #define A_NORM    (1 / (2 * A2 * (A2 - B2)))
 #define B_NORM    (1 / (2 * B2 * (B2 - A2)))
 
@@ -57,7 +58,7 @@ INLINE void result_line(const floats *m, floats *y) {
   y[3] = A2 * A * odd_a + (B2 * B * odd_b + m[5]);
 }
 
-/* A gradient at the points, as a kernel of four, but for the denominators. */
+/* Transforms a gradient to the points, as a kernel of four taps without the denominators. */
 INLINE void gradient_line(const floats *g, floats *v) {
   const floats even_a = g[0] + A2 * g[2], odd_a = g[1] + A2 * g[3], even_b = g[0] + B2 * g[2],
                odd_b = g[1] + B2 * g[3];
@@ -69,7 +70,7 @@ INLINE void gradient_line(const floats *g, floats *v) {
   v[5] = g[3];
 }
 
-/* Three results of products at the points, and the denominators. */
+/* Transforms products at the points to three taps, with the denominators. */
 INLINE void kernel_gradient_line(const floats *m, floats *w) {
   const floats even_a = A_NORM * (m[1] + m[2]), odd_a = A_NORM * (m[1] - m[2]),
                even_b = B_NORM * (m[3] + m[4]), odd_b = B_NORM * (m[3] - m[4]);
@@ -80,10 +81,9 @@ INLINE void kernel_gradient_line(const floats *m, floats *w) {
 
 /* ---- Places ---- */
 
-/* Where a tile and `lanes` of its channels lie in the tensor; the rows and columns of the tile, or of its
- * window, that are there. */
+/* The place of a tile in the tensor, and the rows and columns of the tile, or of its window, that exist. */
 struct place {
-  int64_t offset; /* of the tile's first pixel, which need not be there */
+  int64_t offset; /* of the tile's first pixel, which may lie outside the tensor */
   int64_t row, pixel;
   int64_t top, bottom, left, right;
 };
@@ -129,7 +129,7 @@ static bool is_whole(const struct place *p, int64_t size) {
   return p->top == 0 && p->left == 0 && p->bottom == size && p->right == size;
 }
 
-/* Channels of a vector that the tensor has, those that fill up a block included. */
+/* Returns the number of channels of a vector that the tensor has, those that pad a block included. */
 static int64_t lanes_at(const struct activation *a, int64_t channel) {
   return most(0, least(FLOATS, blocks_of(*a) * a->lanes - channel));
 }
@@ -150,9 +150,9 @@ static const void *pixel_at(neap_dtype storage, const void *x, const struct plac
   return element_at(x, storage, p->offset + i * p->row + j * p->pixel);
 }
 
-/* Asks for a tile's pixels, of a window for those that the window above does not have; at the top of an image
- * these are not all. They may lie beyond the tensor. Processors do not foresee them: rows of a small image
- * are short. */
+/* Prefetches a tile's pixels, or those of a window that the window above does not have; at the top of an
+ * image these are not all. They may lie beyond the tensor. Hardware prefetchers miss them, since rows of a
+ * small image are short. */
 INLINE void fetch(neap_dtype storage, const void *x, const struct place *p, int size) {
   enum { LINE = 64 };
   const int64_t element = (int64_t)bytes_of(storage), pixel = p->pixel * element,
@@ -163,7 +163,7 @@ INLINE void fetch(neap_dtype storage, const void *x, const struct place *p, int 
           (const void *)((uintptr_t)x + (uintptr_t)((p->offset + i * p->row) * element + j * pixel)));
 }
 
-/* size x size pixels as floats, zeros if none exist. */
+/* Copies size x size pixels as floats; pixels that do not exist are 0. */
 INLINE void copy_edge(neap_dtype storage, const void *x, const struct place *p, int size, int64_t lanes,
                       floats *copy) {
   for (int i = 0; i < size; i++)
@@ -216,7 +216,7 @@ static void gradient_at_points(const float *dy, int64_t row, int64_t pixel, int6
 
 typedef void at_points(const float *x, int64_t row, int64_t pixel, int64_t point, float *v);
 
-/* size: of the tiles, or of their windows. */
+/* Transforms tiles to the points. size: of the tiles, or of their windows. */
 INLINE void tiles_at_points(neap_dtype storage, const struct winograd_tiles *t, int size,
                             at_points *transform, const void *x, float *v) {
   for (int64_t c = 0; c < whole_lanes(t->channels); c += FLOATS) {
@@ -266,7 +266,7 @@ INLINE void result_of_points(const float *m, int64_t point, floats bias, floats 
   }
 }
 
-/* The pixels of a tile that are there, from the first of the vector's channels on. */
+/* Stores the pixels of a tile that exist, in a whole vector of channels. */
 INLINE void store_tile(neap_dtype storage, const struct place *p, int64_t rows, int64_t columns,
                        const floats *results, const void *addend, void *y) {
   for (int64_t i = 0; i < rows; i++)
@@ -288,7 +288,7 @@ INLINE void store_lanes(neap_dtype storage, const struct place *p, int64_t lanes
     }
 }
 
-/* A vector of channels of all tiles. bias: of these channels; addend may be NULL. */
+/* Computes a vector of channels of all tiles. bias: of these channels; addend may be NULL. */
 INLINE void results_of_channels(neap_dtype storage, const struct winograd_tiles *t, int64_t lanes,
                                 const float *m, floats bias, const void *addend, void *y) {
   struct tile at = first_tile(t);
@@ -328,7 +328,8 @@ static int64_t weight_at(const struct winograd_weights *w, int64_t input, int64_
   return output * w->output_step + input * w->input_step;
 }
 
-/* The kernels of one input and a vector of outputs, weight by weight; zeros if none exist. */
+/* Loads the kernels of one input and a vector of outputs, transposed to [weight][output]; kernels that do
+ * not exist are 0. */
 INLINE void load_kernels(neap_dtype storage, const struct winograd_weights *w, const void *weights,
                          int64_t input, int64_t output, float kernels[WEIGHTS][FLOATS]) {
   const int64_t count = input < w->inputs ? most(0, least(FLOATS, w->outputs - output)) : 0;
@@ -355,8 +356,8 @@ static void kernel_at_points(const float kernel[WEIGHTS][FLOATS], int64_t point,
   }
 }
 
-/* Some kernels are loaded before the first is transformed: its vectors were written one element at a time,
- * and are read faster when that is some time ago. */
+/* Loads several kernels before it transforms the first: vectors are written one element at a time, and
+ * reading one right after that is slow. */
 INLINE void weights_at_points(neap_dtype storage, const struct winograd_weights *w, const void *weights,
                               float *u) {
   for (int64_t o = 0; o < whole_lanes(w->output_count); o += FLOATS)

@@ -1,7 +1,7 @@
 /* Products of small matrices, one for each point of Winograd's convolution. */
 #include "kernel/cpu/isa/floats.h"
 
-/* A tile of a result in registers: TILE_ROWS rows of two vectors, which the processor has room for. */
+/* The register block of a result: TILE_ROWS rows of two vectors. */
 #if defined(__AVX512F__)
 enum { TILE_ROWS = 8 };
 #else
@@ -16,7 +16,7 @@ struct factors {
   bool add;
 };
 
-/* What was there is added at the end: sums of a depth each are more accurate than one of all. */
+/* Adds the previous c at the end: a separate sum for each depth is more accurate than one sum. */
 INLINE void product_tile(int rows, int vectors, const struct factors *f) {
   floats sum[TILE_ROWS][2];
   for (int r = 0; r < rows; r++)
@@ -36,7 +36,7 @@ INLINE void product_tile(int rows, int vectors, const struct factors *f) {
     }
 }
 
-/* The rows that whole tiles leave. */
+/* Computes the rows after the last whole tile. */
 INLINE void product_rest(int64_t rows, int vectors, const struct factors *f) {
   switch (rows) {
   case 1:

@@ -1,7 +1,7 @@
 """Neap plans neural-network training inside a memory budget.
 
-A training step is bytes, costs and edges (`Step`); `plan` finds the cheapest schedule whose memory, resident bytes and
-the arena with its gaps, fits a budget, and an offset for every value; `check` judges any plan independently.
+A training step is bytes, costs and edges (`Step`). `plan` finds the cheapest schedule whose memory fits a budget, and an
+offset for every value; memory is the resident bytes and the arena with its gaps. `check` judges any plan independently.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON files: read with errors that name the field and its place, written whole or not at all."""
+"""JSON files. Errors of reading name the field and its place; writing is whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST_SIZE = 2**63 - 1
 
 
 class Place:
-    """A JSON object in a file. Each look-up fails with BadFormat where the field is not what it has to be."""
+    """A JSON object in a file. Each look-up raises BadFormat if the field is missing or has another type."""
 
     def __init__(self, file: str, value: Any, path: str = "") -> None:
         self.file, self.value, self.path = file, value, path
@@ -66,7 +66,7 @@ class Place:
     def choice(self, field: str, names: tuple[str, ...]) -> int:
         value = self.string(field)
         if value not in names:
-            raise self.bad(field, f"is not one of {', '.join(names)}")
+            raise self.bad(field, f"must be one of {', '.join(names)} (got '{value[:40]}')")
         return names.index(value)
 
     def objects(self, field: str) -> list[Place]:
@@ -76,16 +76,16 @@ class Place:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("an object has a field twice")
+        raise ValueError("an object has the same field twice")
     return value
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"JSON has no number {name}")
 
 
 def read_json(path: Path_, kind: str) -> Place:
-    """The root of a file of that format, version 1. OSError where it cannot be read, else BadFormat."""
+    """Returns the root of a file of a format, version 1. Raises OSError if it cannot be read, and BadFormat."""
     file = os.fspath(path)
     with open(file, "rb") as stream:
         text = stream.read()
@@ -95,15 +95,15 @@ def read_json(path: Path_, kind: str) -> Place:
         raise BadFormat(f"{file}: {error}") from None
     root = Place(file, value)
     if root.string("format") != kind:
-        raise root.bad("format", f"must be '{kind}', not '{root.string('format')[:40]}'")
+        raise root.bad("format", f"must be '{kind}' (got '{root.string('format')[:40]}')")
     if root.size("version") != 1:
-        raise root.bad("version", f"this program reads version 1, not {root.size('version')}")
+        raise root.bad("version", f"must be 1 (got {root.size('version')}); a newer version of neap may read it")
     return root
 
 
 def write_text(path: Path_, text: str) -> None:
-    """Writes a file whole, under a temporary name that then takes its place, or not at all; a device or a pipe as it
-    is. OSError names the file."""
+    """Writes a file whole or not at all: to a temporary name, which is then renamed. Writes to a device or a pipe
+    directly. Raises OSError, which names the file."""
     target = os.path.realpath(os.fspath(path))
     data = text.encode("utf-8", "replace")
     try:

@@ -1,4 +1,4 @@
-"""libneap_plan by ctypes: its structures (include/neap_plan.h), and its statuses as exceptions."""
+"""The binding of libneap_plan by ctypes: its structures (include/neap_plan.h), and its statuses as exceptions."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Row(ctypes.Structure):
     ]
 
 
-# neap_instance, neap_placement, neap_buffer, neap_inplace, as NumPy sees them.
+# The NumPy types of neap_instance, neap_placement, neap_buffer and neap_inplace.
 INSTANCE = np.dtype(
     [
         ("tensor", np.int32),
@@ -182,7 +182,7 @@ PLACEMENT = np.dtype([("at", np.int32), ("tensor", np.int32), ("offset", np.uint
 BUFFER = np.dtype([("lower", np.int64), ("upper", np.int64), ("size", np.uint64), ("offset", np.uint64)], align=True)
 INPLACE = np.dtype([("node", np.int32), ("output", np.int32), ("input", np.int32)], align=True)
 
-# Name: what it returns, and what it takes.
+# Name: (type of the result, types of the arguments).
 FUNCTIONS = {
     "neap_version": (c_char_p, []),
     "neap_error_message": (c_char_p, []),
@@ -216,8 +216,8 @@ def _find() -> str:
         if path.is_file():
             return str(path)
     raise ImportError(
-        "neap: libneap_plan.so is missing: install the package (pip install ./python), build it in the source tree "
-        "(make), or name it by the environment variable NEAP_PLAN_LIBRARY"
+        "neap: libneap_plan.so is missing; install the package (pip install ./python), build it in the source tree "
+        "(make), or set NEAP_PLAN_LIBRARY to its path"
     )
 
 
@@ -229,18 +229,18 @@ def _load() -> ctypes.CDLL:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        raise ImportError(f"neap: {path} cannot be used: {error}") from error
+        raise ImportError(f"neap: cannot use {path}: {error}") from error
     return library
 
 
 lib = _load()
 
-_free = ctypes.CDLL(None).free  # for arrays that the library gives away
+_free = ctypes.CDLL(None).free  # frees arrays that the library returns
 _free.restype, _free.argtypes = None, [c_void_p]
 
 
 def exception_of(status: int, message: str) -> BaseException:
-    """What to raise for a failure."""
+    """Returns the exception for a failure."""
     if status == OUT_OF_MEMORY:
         return MemoryError(message)
     if status == IO_FAILED:
@@ -254,7 +254,7 @@ def exception_of(status: int, message: str) -> BaseException:
 
 
 def error_message() -> str:
-    """Of the calling thread's last failure."""
+    """Returns the message of the calling thread's last failure."""
     return lib.neap_error_message().decode(errors="replace")
 
 
@@ -264,7 +264,7 @@ def check_status(status: int) -> None:
 
 
 def address(array: np.ndarray | None) -> int | None:
-    """Of a contiguous array's first element; NULL for None and for an array that is empty."""
+    """Returns the address of a contiguous array's first element; NULL for None and for an empty array."""
     return None if array is None or array.size == 0 else array.ctypes.data
 
 
@@ -275,7 +275,7 @@ def strings(texts: list[str] | None) -> ctypes.Array | None:
 
 
 def copy_array(pointer: int | None, count: int, dtype: np.dtype) -> np.ndarray:
-    """A copy of what lies at an address."""
+    """Returns a copy of an array at an address."""
     if not pointer or count == 0:
         return np.empty(0, dtype)
     size = count * np.dtype(dtype).itemsize
@@ -283,7 +283,7 @@ def copy_array(pointer: int | None, count: int, dtype: np.dtype) -> np.ndarray:
 
 
 def take_array(pointer: int | None, count: int, dtype: np.dtype) -> np.ndarray:
-    """The same of an array that the library gave away, which goes back."""
+    """As copy_array, for an array that the library returned; frees it."""
     try:
         return copy_array(pointer, count, dtype)
     finally:

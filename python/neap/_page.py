@@ -1,4 +1,4 @@
-"""The page that the command's `neap show` and `neap curve` write, filled with the same data."""
+"""The page that the commands `neap show` and `neap curve` write, with the same data."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def _template() -> str:
-    """One file for the command and the package, which has a copy of it once it is installed."""
+    """Reads the page's template, a file of the command; an installed package has a copy."""
     for path in (c.HERE / "page.html", c.SOURCE_TREE / "cli" / "page.html"):
         if path.is_file():
             return path.read_text(encoding="utf-8")
-    raise FileNotFoundError(f"{c.HERE / 'page.html'}: it is a part of the installed package")
+    raise FileNotFoundError(f"{c.HERE / 'page.html'}: the page's template is missing; install the package again")
 
 
 def _fill(data: dict[str, Any]) -> str:
-    """JSON inside HTML, where no tag may end it."""
+    """Puts data into the template as JSON in which no character begins an HTML tag."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     head, tail = _template().split("@DATA@", 1)
     return head + text.replace("<", "\\u003c").replace("&", "\\u0026") + tail
@@ -73,7 +73,7 @@ def page_of_curve(curve: Curve) -> str:
 
 
 def frame(page: str) -> str:
-    """The page inside another, such as a notebook: apart from its styles and scripts."""
+    """Returns the page in a frame of its own, for a page such as a notebook with other styles and scripts."""
     return (
         f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts" '
         'style="width:100%;height:900px;border:0"></iframe>'

@@ -21,26 +21,26 @@ from ._step import Step
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What the independent checker says of a plan."""
+    """The verdict of the independent checker on a plan."""
 
     valid: bool
     live_peak_bytes: int
-    """Resident bytes + the largest live bytes at a position: without gaps in the arena."""
+    """Resident bytes + the largest live bytes at a position, without gaps in the arena."""
     cost: float
     position: int | None
-    """In the schedule, where a rule is broken; None: nowhere in particular."""
+    """The position in the schedule where a rule is broken; None: the rule has no position."""
     reason: str
-    """The rule that is broken; empty where none is."""
+    """The broken rule; empty if the plan is valid."""
 
     def __bool__(self) -> bool:
         return self.valid
 
 
 class Plan:
-    """A schedule for a step, and where every value lies. Made by `neap.plan` and `Plan.read`; immutable.
+    """A schedule for a step, and the offset of every value. Made by `neap.plan` and `Plan.read`; immutable.
 
-    A budget is held against ``peak_bytes``, which is ``resident_bytes + arena_bytes``. (In a plan *file*
-    ``peak_bytes`` is what `neap.check` gives as ``live_peak_bytes``: without gaps in the arena.)
+    A budget limits ``peak_bytes``, which is ``resident_bytes + arena_bytes``. (In a plan *file*, ``peak_bytes`` is the
+    ``live_peak_bytes`` of `neap.check`: without gaps in the arena.)
     """
 
     def __init__(self, step: Step, handle: ctypes.c_void_p, budget: int | None, made: bool) -> None:
@@ -51,40 +51,40 @@ class Plan:
         info = c.PlanInfo()
         c.lib.neap_plan_describe(handle, info)
         self.graph: str = info.graph.decode(errors="replace")
-        """The name of the step that it was made for."""
+        """The name of the planned step."""
         self.planner: str = info.planner.decode(errors="replace")
-        """The planner that found it."""
+        """The planner that found the plan."""
         self.peak_bytes: int = info.peak_bytes
-        """resident_bytes + arena_bytes: what a budget is held against."""
+        """resident_bytes + arena_bytes; a budget limits them."""
         self.resident_bytes: int = info.resident_bytes
         """Bytes of inputs, parameters and states, which are not in the arena."""
         self.arena_bytes: int = info.arena_bytes
-        """Bytes that all offsets and sizes lie inside."""
+        """Size of the arena, which contains all values."""
         self.cost: float = info.cost
-        """The sum over the schedule, in the unit of the step's costs."""
+        """The sum of costs over the schedule, in the unit of the step's costs."""
         self.base_cost: float = info.base_cost
-        """The sum over the nodes, each once."""
+        """The sum of costs over the nodes, each once."""
         self.recomputed: int = info.recomputed
-        """Positions of the schedule that run a node again."""
+        """The number of positions of the schedule that run a node again."""
         self.lower_bound_bytes: int | None = info.lower_bound_bytes if made else None
-        """No plan, whatever its budget, takes fewer bytes; None: not known, the plan was read."""
+        """No plan under any budget takes fewer bytes; None: not known, since the plan was read."""
         self.cost_lower_bound: float | None = info.cost_lower_bound if made and info.cost_lower_bound > 0 else None
         """No plan within the budget costs less; None: not known."""
         self.seconds: float | None = info.seconds if made else None
-        """What planning took; None: the plan was read."""
+        """Seconds of planning; None: the plan was read."""
         self.proven_optimal: bool = info.proven_optimal
-        """No plan within the budget costs less."""
+        """True: no plan within the budget costs less."""
         self.budget: int = budget if budget is not None else self.peak_bytes
-        """Bytes that were asked for; those that it takes where "min" or "max" was, or where it was read."""
+        """The budget in bytes; ``peak_bytes`` if it was "min" or "max", or if the plan was read."""
 
     @property
     def overhead(self) -> float:
-        """cost / base_cost - 1: 0.2 where recomputation takes a fifth of the step's time more."""
+        """cost / base_cost - 1: 0.2 if recomputation adds a fifth of the step's time."""
         return max(0.0, self.cost / self.base_cost - 1) if self.base_cost > 0 else 0.0
 
     @cached_property
     def schedule(self) -> np.ndarray:
-        """Node ids (int32) in the order they run; one that stands twice is recomputed."""
+        """Node ids [positions] (int32) in the order in which they run; a node that appears again is recomputed."""
         length = ctypes.c_int64()
         pointer = c.lib.neap_plan_schedule(self._handle, length)
         schedule = c.copy_array(pointer, length.value, np.dtype(np.int32))
@@ -95,9 +95,9 @@ class Plan:
     def instances(self) -> np.ndarray:
         """All values made, in the order of the schedule: a node's outputs in their order, then its workspace.
 
-        A structured array: ``tensor`` (-1: workspace), ``first`` and ``last`` (positions: it is made, it is read last),
-        ``in_place`` (at ``first`` it lies in the bytes of an input that it takes over), ``kind`` (an index of
-        `neap.KINDS`), ``offset`` and ``bytes`` in the arena. InvalidPlan where the plan, which was read, is not valid.
+        A structured array: ``tensor`` (-1: workspace), ``first`` and ``last`` (the positions that make it and read it
+        last), ``in_place`` (at ``first`` it takes over the bytes of an input), ``kind`` (an index of `neap.KINDS`),
+        ``offset`` and ``bytes`` in the arena. Raises InvalidPlan if a plan that was read is not valid.
         """
         pointer, count = ctypes.c_void_p(), ctypes.c_int64()
         result = check(self.step, self)
@@ -109,7 +109,7 @@ class Plan:
         return instances
 
     def profile(self) -> np.ndarray:
-        """Live bytes at each position, by kind: [positions, len(neap.KINDS)]. InvalidPlan as `instances`."""
+        """Live bytes at each position, by kind: [positions, len(neap.KINDS)] (uint64). Raises InvalidPlan as `instances`."""
         live = np.zeros((len(self.schedule), len(c.KINDS)), np.uint64)
         c.check_status(c.lib.neap_plan_profile(self.step._handle, self._handle, c.address(live)))
         return live
@@ -124,9 +124,9 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path_, step: Step) -> Plan:
-        """Reads a plan file (JSON) for a step. Whether it is valid for that step is for `neap.check` to say.
+        """Reads a plan file (JSON) for a step. Does not check the plan against the step: `neap.check` does.
 
-        OSError where it cannot be read; BadFormat names the field and its place.
+        Raises OSError if the file cannot be read, and BadFormat, which names the field and its place.
         """
         root = read_json(path, "neap-plan")
         graph, planner = root.string("graph"), root.string("planner")
@@ -144,7 +144,7 @@ class Plan:
         return cls(step, _create(graph, planner, schedule, instances, figures, costs), None, made=False)
 
     def write(self, path: Path_) -> None:
-        """Writes a plan file, whole or not at all. OSError where that is not possible; InvalidPlan as `instances`."""
+        """Writes a plan file, whole or not at all. Raises OSError if it cannot be written, and InvalidPlan as `instances`."""
         instances = self.instances
         columns = (instances[name].tolist() for name in ("first", "tensor", "offset", "bytes"))
         value = {
@@ -168,7 +168,7 @@ class Plan:
     # ---- Pictures ----
 
     def html(self) -> str:
-        """A self-contained page: memory over the step, and the map of the arena. InvalidPlan as `instances`."""
+        """Returns a self-contained page: memory over the step, and the map of the arena. Raises InvalidPlan as `instances`."""
         return page_of_plan(self)
 
     def _repr_html_(self) -> str:
@@ -199,14 +199,14 @@ def _create(
 
 
 def budget_bytes(step: Step, budget: Budget) -> int:
-    """A budget as the library takes it: bytes, 0 for "min", 2**64 - 1 for "max"."""
+    """Returns a budget in the form of the library: bytes, 0 for "min", 2**64 - 1 for "max"."""
     size, fraction = parse(budget)
     return size if fraction is None else share(fraction, step.keep_all_bytes)
 
 
 def checked_seconds(seconds: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-        raise InvalidArgument(f"seconds: {seconds!r} is not a time of 0 or more")
+        raise InvalidArgument(f"seconds must be a finite number of 0 or more (got {seconds!r})")
     return float(seconds)
 
 
@@ -220,9 +220,9 @@ def plan_with(
     line: Line | None,
 ) -> Plan:
     if not isinstance(step, Step):
-        raise InvalidArgument(f"step: {type(step).__name__} is not a neap.Step")
+        raise InvalidArgument(f"step must be a neap.Step (got a {type(step).__name__})")
     if not isinstance(planner, str):
-        raise InvalidArgument(f"planner: {planner!r} is not a name; see neap.planners()")
+        raise InvalidArgument(f"planner must be a name (got {planner!r}); neap.planners() lists them")
     size = budget_bytes(step, budget)
     handle = make_plan(step._handle, size, planner, checked_seconds(seconds), bool(quick), callback, line)
     return Plan(step, handle, None if size in (c.BUDGET_MIN, c.BUDGET_MAX) else size, made=True)
@@ -237,19 +237,19 @@ def plan(
     quick: bool = False,
     progress: ProgressCallback | bool | None = None,
 ) -> Plan:
-    """Plans a step inside a budget: the cheapest schedule found whose resident bytes and arena fit.
+    """Plans a step inside a budget: returns the cheapest schedule found whose resident bytes and arena fit.
 
-    - ``budget``: bytes; or "2GiB", "60%" of what keeping everything takes, "min" (the least that can be met), "max".
+    - ``budget``: bytes; or "2GiB", "60%" of the bytes of keeping everything, "min" (the least that can be met), "max".
     - ``planner``: a name of `neap.planners`, or "auto": the best of all.
-    - ``seconds``: above 0: the search goes on for so long at the most, and what it finds depends on the machine. 0: an
-      effort of its own, and the same plan on every machine.
-    - ``quick``: any plan within the budget will do; where none is found ``OverBudget.smallest`` is None.
-    - ``progress``: True: a line on standard error tells how it goes, where that is a terminal; or a function, called
-      on another thread a few times a second with (seconds, cost of the best so far, whether that keeps the budget).
-      What it raises ends planning and is raised here.
+    - ``seconds``: above 0: a limit on the time of the search; the plan then depends on the machine. 0: the search has a
+      fixed effort and gives the same plan on every machine.
+    - ``quick``: returns any plan within the budget; if none is found, ``OverBudget.smallest`` is None.
+    - ``progress``: True: shows progress in a line on standard error, if that is a terminal. A function: is called on
+      another thread a few times a second with (seconds, cost of the best plan so far, whether it keeps the budget). An
+      exception that it raises ends planning and is raised here.
 
-    Offsets are multiples of 64 bytes where all sizes are, else of what divides all sizes. Raises OverBudget (with
-    ``smallest``), InvalidArgument, MemoryError; KeyboardInterrupt within a second where Ctrl-C is pressed meanwhile.
+    Offsets are multiples of 64 bytes if all sizes are, else of a smaller power of two that divides all sizes. Raises
+    OverBudget (with ``smallest``), InvalidArgument, MemoryError, and KeyboardInterrupt within a second of Ctrl-C.
     """
     line = Line(step.base_cost, seconds) if progress is True and isinstance(step, Step) else None
     try:
@@ -260,9 +260,9 @@ def plan(
 
 
 def check(step: Step, plan: Plan) -> CheckResult:
-    """Is the plan valid for the step, by the rules of the file formats alone? Raises nothing for one that is not.
+    """Checks that a plan is valid for a step, by the rules of the file formats alone. Raises nothing for an invalid plan.
 
-    The checker shares no code with what makes plans.
+    The checker shares no code with the planners.
     """
     result = c.CheckResult()
     status = c.lib.neap_plan_check(step._handle, plan._handle, result)

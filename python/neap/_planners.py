@@ -9,7 +9,7 @@ from . import _library as c
 
 
 def planner_styles(names: list[str]) -> list[int]:
-    """Places of planners counted from the end of the table, from which the page takes colours; 0: not in it."""
+    """Returns the planners' positions, counted from the end of the table (the page's colours); 0: not in the table."""
     rows: list[Any] = [row.name for row in planners()]
     return [len(rows) - rows.index(name) if name in rows else 0 for name in names]
 
@@ -21,15 +21,15 @@ class Planner:
     name: str
     summary: str
     source: str | None
-    """The paper, or None."""
+    """The paper; None: there is no paper."""
     graphs: str
-    """Which graphs it takes."""
+    """The graphs that it takes."""
     promise: str
-    """What holds for its plans, beyond being valid."""
+    """The guarantees of its plans, besides that they are valid."""
 
 
 def planners() -> list[Planner]:
-    """The planners that there are, beside "auto", which asks them."""
+    """Returns all planners; "auto", which asks them, is not a row."""
     rows: list[Planner] = []
     row = c.Row()
     while c.lib.neap_planner_at(len(rows), row):

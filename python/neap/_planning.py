@@ -1,4 +1,4 @@
-"""Planning in a thread of its own, so that Ctrl-C and a progress function get their turn."""
+"""Planning in a thread of its own, so that Ctrl-C and a progress function work meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ProgressCallback = Callable[[float, float, bool], Any]
 
 
 class Line:
-    """One line on standard error that says how planning goes on; only where that is a terminal."""
+    """A line on standard error that shows the progress of planning, if that is a terminal."""
 
     def __init__(self, base_cost: float, limit: float = 0, plans: int = 0) -> None:
         self.shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -79,7 +79,7 @@ class _Task:
         told = progress.contents
         try:
             self.callback(told.seconds, told.cost, told.fits)
-        except BaseException as error:  # it goes on to the caller, past the library
+        except BaseException as error:  # raised to the caller, past the library
             self.failure = error
             self.stop.value = 1
 
@@ -91,7 +91,7 @@ class _Task:
 
 
 def _wait(thread: threading.Thread, task: _Task, line: Line | None) -> None:
-    """Until the thread has ended. What comes in between, such as KeyboardInterrupt, stops it and is raised then."""
+    """Waits until the thread ends. An exception meanwhile, such as KeyboardInterrupt, stops the thread and is raised after it."""
     try:
         while thread.is_alive():
             thread.join(0.1)
@@ -118,7 +118,7 @@ def make_plan(
     callback: ProgressCallback | None,
     line: Line | None,
 ) -> ctypes.c_void_p:
-    """A plan for neap_plan_free. What the callback raises ends planning and is raised."""
+    """Returns a plan, which neap_plan_free frees. An exception of the callback ends planning and is raised."""
     task = _Task(step, budget, planner, seconds, quick)
     task.callback = callback if callback is not None else line.tell if line is not None else None
     thread = threading.Thread(target=task.run, name="neap planning", daemon=True)

@@ -1,4 +1,4 @@
-"""A training step as planners see it: bytes, costs, edges."""
+"""A training step in the form of planners: bytes, costs, edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._files import Path_, Place, read_json, write_json
 
 
 class IdLists:
-    """Lists of tensor ids, one for each node, in two arrays: those of node ``v`` are ``ids[start[v]:start[v + 1]]``.
+    """Lists of tensor ids, one for each node, in two arrays: the list of node ``v`` is ``ids[start[v]:start[v + 1]]``.
 
     ``lists[v]`` is a list of int, ``len(lists)`` the number of nodes.
     """
@@ -40,10 +40,10 @@ class IdLists:
 
 
 def _integers(values: Any, name: str, dtype: Any) -> np.ndarray:
-    """As a contiguous array; InvalidArgument names the place of what is no integer of that type."""
+    """Returns values as a contiguous array. Raises InvalidArgument, which names the place of a value that the type cannot hold."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InvalidArgument(f"{name}: must be a list of integers")
+        raise InvalidArgument(f"{name} must be a list of integers (got {array.ndim} dimensions)")
     if array.size == 0:
         return np.empty(0, dtype)
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -51,14 +51,14 @@ def _integers(values: Any, name: str, dtype: Any) -> np.ndarray:
         if least <= int(array.min()) and int(array.max()) <= most:
             return np.ascontiguousarray(array, dtype)
         bad = next(i for i, value in enumerate(array.tolist()) if not least <= value <= most)
-        raise InvalidArgument(f"{name}[{bad}]: {array[bad]} is out of range")
+        raise InvalidArgument(f"{name}[{bad}] must be from {least} to {most} (got {array[bad]})")
     bad = next((i for i, v in enumerate(values) if isinstance(v, bool) or not isinstance(v, (int, np.integer))), None)
     if bad is None:
         bad = next((i for i, v in enumerate(values) if not least <= int(v) <= most), None)
         if bad is None:
             return np.array([int(v) for v in values], dtype)
-        raise InvalidArgument(f"{name}[{bad}]: {values[bad]} is out of range")
-    raise InvalidArgument(f"{name}[{bad}]: {values[bad]!r} is not an integer")
+        raise InvalidArgument(f"{name}[{bad}] must be from {least} to {most} (got {values[bad]})")
+    raise InvalidArgument(f"{name}[{bad}] must be an integer (got {values[bad]!r})")
 
 
 def _id_lists(lists: Any, name: str) -> IdLists:
@@ -69,7 +69,7 @@ def _id_lists(lists: Any, name: str) -> IdLists:
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
     except TypeError:
         bad = next(i for i, item in enumerate(lists) if not hasattr(item, "__len__"))
-        raise InvalidArgument(f"{name}[{bad}]: must be a list of tensor ids") from None
+        raise InvalidArgument(f"{name}[{bad}] must be a list of tensor ids (got {lists[bad]!r})") from None
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(counts, out=start[1:])
     flat = list(chain.from_iterable(lists))
@@ -83,7 +83,7 @@ def _id_lists(lists: Any, name: str) -> IdLists:
 
 def _length(values: Any, count: int, name: str, of: str) -> None:
     if len(values) != count:
-        raise InvalidArgument(f"{name}: {len(values)} for {count} {of}")
+        raise InvalidArgument(f"{name} must have one item for each of the {count} {of} (got {len(values)})")
 
 
 def _codes(values: Any, names: tuple[str, ...], name: str) -> np.ndarray:
@@ -92,7 +92,7 @@ def _codes(values: Any, names: tuple[str, ...], name: str) -> np.ndarray:
         return np.fromiter((table[value] for value in values), np.int32, len(values))
     except (KeyError, TypeError):
         bad = next(i for i, value in enumerate(values) if not isinstance(value, str) or value not in table)
-        raise InvalidArgument(f"{name}[{bad}]: {values[bad]!r} is not one of {', '.join(names)}") from None
+        raise InvalidArgument(f"{name}[{bad}] must be one of {', '.join(names)} (got {values[bad]!r})") from None
 
 
 def _texts(values: Iterable[str] | None, count: int, name: str, of: str) -> list[str] | None:
@@ -102,12 +102,12 @@ def _texts(values: Iterable[str] | None, count: int, name: str, of: str) -> list
     _length(texts, count, name, of)
     for i, text in enumerate(texts):
         if not isinstance(text, str) or "\0" in text:
-            raise InvalidArgument(f"{name}[{i}]: {text!r} is not a name")
+            raise InvalidArgument(f"{name}[{i}] must be a text without null characters (got {text!r})")
     return texts
 
 
 def _usual_roles(tensors: int, outputs: IdLists, updates: IdLists) -> np.ndarray:
-    """What a node makes is a value, what one updates a parameter, the rest are inputs."""
+    """Returns the roles of tensors by nodes: outputs are values, updated tensors are parameters, the others inputs."""
     roles = np.full(tensors, c.ROLES.index("input"), np.int32)
     for lists, role in ((updates, "parameter"), (outputs, "value")):
         ids = lists.ids
@@ -118,26 +118,25 @@ def _usual_roles(tensors: int, outputs: IdLists, updates: IdLists) -> np.ndarray
 class Step:
     """A training step: tensors with bytes and roles, nodes with costs. Immutable.
 
-    Tensors and nodes are numbered from 0, and nodes stand in an order in which they can run. Where a list is asked for
-    a NumPy array does as well.
+    Tensors and nodes are numbered from 0. Nodes are in an order in which they can run. A list may also be a NumPy array.
 
-    - ``tensor_bytes``: for each tensor.
-    - ``inputs``, ``outputs``, ``updates``: for each node a list of the tensors that it reads, makes and changes. One
-      that changes a tensor runs once, after all other readers.
-    - ``roles``: for each tensor "value", "input", "parameter" or "state"; all but values are resident for the whole
-      step. None: what a node makes is a value, what one updates a parameter, the rest are inputs.
-    - ``costs``: for each node a time in any unit, the same for all; None: 1 each.
-    - ``workspaces``: for each node bytes that exist while it runs; None: 0.
-    - ``passes``: for each node "forward", "backward" or "update"; None: "update" for those with updates, else
-      "forward", and then no planner of chains has a plan.
-    - ``repeatable``: for each node whether it may run again; None: all may.
-    - ``inplace``: (node, position in its outputs, position in its inputs): the output may take over the bytes of the
-      input where that read is its last and it is at least as large. Tried in their order.
+    - ``tensor_bytes`` [tensors]: bytes of each tensor.
+    - ``inputs``, ``outputs``, ``updates`` [nodes]: for each node, a list of the tensors that it reads, makes and changes.
+      A node that changes a tensor runs once, after all other readers.
+    - ``roles`` [tensors]: "value", "input", "parameter" or "state"; all tensors except values are resident for the whole
+      step. None: outputs of nodes are values, updated tensors are parameters, the others are inputs.
+    - ``costs`` [nodes]: times, all in the same unit; None: 1 each.
+    - ``workspaces`` [nodes]: bytes that exist while the node runs; None: 0.
+    - ``passes`` [nodes]: "forward", "backward" or "update"; None: "update" for nodes with updates, "forward" for the
+      others. Planners of chains have no plan for a step without backward nodes.
+    - ``repeatable`` [nodes]: whether the node may run again; None: all may.
+    - ``inplace`` [pairs, 3]: (node, position in its outputs, position in its inputs). The output may take over the bytes
+      of the input if the node is the input's last reader and the input is at least as large. Tried in this order.
     - ``step_outputs``: values that live to the end of the step.
-    - ``names``, ``operators``: of the nodes, ``tensor_names``: of the tensors, for people.
+    - ``names`` and ``operators`` of the nodes, and ``tensor_names``: texts for display.
 
     Raises InvalidArgument, which names the node or tensor: a wrong order, a value with two producers or none, an id
-    that is out of range, a sum of bytes that overflows, a negative cost. Takes time linear in the sizes.
+    out of range, a sum of bytes that overflows, a negative cost. Takes time linear in the sizes.
     """
 
     def __init__(
@@ -163,7 +162,9 @@ class Step:
         self.inputs, self.outputs = _id_lists(inputs, "inputs"), _id_lists(outputs, "outputs")
         nodes, tensors = len(self.inputs), len(self.tensor_bytes)
         if max(nodes, tensors) > 2**31 - 3:
-            raise InvalidArgument(f"{nodes} nodes, {tensors} tensors; 2^31 - 3 are the most")
+            raise InvalidArgument(
+                f"a step has at most 2^31 - 3 nodes and tensors (got {nodes} nodes, {tensors} tensors)"
+            )
         _length(self.outputs, nodes, "outputs", "nodes")
         self.updates = IdLists(np.zeros(nodes + 1, np.int64), np.empty(0, np.int32))
         if updates is not None:
@@ -209,9 +210,9 @@ class Step:
         try:
             array = np.ascontiguousarray(costs, np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"costs: {error}") from None
+            raise InvalidArgument(f"costs must be a list of numbers: {error}") from None
         if array.ndim != 1:
-            raise InvalidArgument("costs: must be a list of numbers")
+            raise InvalidArgument(f"costs must be a list of numbers (got {array.ndim} dimensions)")
         _length(array, nodes, "costs", "nodes")
         return array
 
@@ -221,7 +222,9 @@ class Step:
             return np.empty(0, c.INPLACE)
         rows = np.asarray(inplace)
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "iu":
-            raise InvalidArgument("inplace: must be a list of (node, output position, input position)")
+            raise InvalidArgument(
+                "inplace must be a list of three integers each: (node, output position, input position)"
+            )
         flat = _integers(rows.ravel(), "inplace", np.int32)
         return np.ascontiguousarray(flat).view(c.INPLACE)
 
@@ -260,19 +263,19 @@ class Step:
         self.resident_bytes: int = info.resident_bytes
         """Bytes of inputs, parameters and states."""
         self.base_cost: float = info.base_cost
-        """The sum of all costs: of the step without recomputation."""
+        """The sum of all costs: the cost of the step without recomputation."""
         self._keep_all: tuple[int, int] | None = None
         for array in (self.tensor_bytes, self.costs, self.workspaces, self.repeatable, self.step_outputs, self.inplace):
             array.flags.writeable = False
 
     @property
     def tensors(self) -> int:
-        """How many tensors there are."""
+        """The number of tensors."""
         return len(self.tensor_bytes)
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.inputs)
 
     @property
@@ -328,16 +331,16 @@ class Step:
 
     @property
     def keep_all_bytes(self) -> int:
-        """Bytes that the step takes without any recomputation: what a budget in per cent is a share of."""
+        """Bytes of the step without recomputation. A budget in per cent is a share of these."""
         return self._ends()[0]
 
     @property
     def lower_bound_bytes(self) -> int:
-        """No plan, whatever its budget, takes fewer bytes."""
+        """A lower bound: no plan under any budget takes fewer bytes."""
         return self._ends()[1]
 
     def sha256(self) -> str:
-        """A digest, in hexadecimal, of all that planning depends on: not of names and operators."""
+        """Returns a hexadecimal digest of all that planning depends on, which excludes names and operators."""
         digest = hashlib.sha256(b"neap-step 1")
         arrays = [self.tensor_bytes, self._roles, self.costs, self.workspaces, self._passes, self.repeatable]
         for lists in (self.inputs, self.outputs, self.updates):
@@ -351,7 +354,7 @@ class Step:
 
     @classmethod
     def read(cls, path: Path_) -> Step:
-        """Reads a graph file (JSON). OSError where that is not possible; BadFormat names the field and its place."""
+        """Reads a graph file (JSON). Raises OSError if it cannot be read, and BadFormat, which names the field and its place."""
         root = read_json(path, "neap-graph")
         name = root.string("name")
         tensors, nodes = root.objects("tensors"), root.objects("nodes")
@@ -375,7 +378,7 @@ class Step:
             raise BadFormat(f"{root.file}: {error}") from None
 
     def write(self, path: Path_) -> None:
-        """Writes a graph file, whole or not at all. OSError where that is not possible."""
+        """Writes a graph file, whole or not at all. Raises OSError if it cannot be written."""
         pairs: list[list[list[int]]] = [[] for _ in range(self.nodes)]
         for node, output, place in self.inplace.tolist():
             pairs[node].append([output, place])
@@ -423,7 +426,7 @@ def _read_pairs(node: Place) -> list[list[int]]:
         if not isinstance(pair, list) or len(pair) != 2:
             raise node.bad("inplace", "must be a list of [output, input] pairs")
         if any(type(item) is not int or not 0 <= item < 2**31 for item in pair):
-            raise node.bad("inplace", "must be positions")
+            raise node.bad("inplace", "must hold integers of 0 or more")
     return pairs
 
 

@@ -1,11 +1,11 @@
 """Neap for PyTorch: a budget in bytes for the training of any nn.Module.
 
-compile_step   a whole training step, its bytes guaranteed
-attach         the Trainer of transformers and those of TRL: one line before train()
-LightningBudget  the callback for Lightning's Trainer
-plan           will it fit, and where do the bytes go: before there is memory
-backend        torch.compile(model, backend="neap", options={"budget": ...}): the usual loop stays as it is
-last_plans     the memory of what the backend compiled last
+compile_step     compiles a whole training step; guarantees its bytes
+attach           puts the Trainer of transformers, or one of TRL, inside a budget: one line before train()
+LightningBudget  is the callback for Lightning's Trainer
+plan             tells whether a step fits and where its bytes go, before its memory exists
+backend          is the backend of torch.compile(model, backend="neap", options={"budget": ...}), with the usual loop
+last_plans       returns the memory of the graphs that the backend compiled last
 """
 
 from . import trainers

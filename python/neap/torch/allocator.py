@@ -1,4 +1,4 @@
-"""The steered CPU allocator: compiled once for the PyTorch that is here, then kept in the user's cache directory."""
+"""The steered CPU allocator: compiled once for the installed PyTorch, and kept in the user's cache directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _reason: str | None = None
 
 
 def cache_directory() -> Path:
-    """Where measured costs, plans and the compiled allocator are kept."""
+    """Returns the folder of measured costs, plans and the compiled allocator."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(root) if os.path.isabs(root) else Path.home() / ".cache") / "neap"
 
@@ -28,7 +28,7 @@ def cache_directory() -> Path:
 def _compile(target: Path) -> None:
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
-        raise RuntimeError("there is no C++ compiler (install g++, or set CXX)")
+        raise RuntimeError("no C++ compiler was found (install g++, or set CXX)")
     root = Path(torch.__file__).parent
     flags = [
         "-std=c++20",
@@ -50,7 +50,7 @@ def _compile(target: Path) -> None:
 
 def _load() -> ctypes.PyDLL:
     if sys.platform != "linux":
-        raise RuntimeError("it has been tried on Linux only")
+        raise RuntimeError("it works on Linux only")
     if os.environ.get("NEAP_TORCH_STEER") == "0":
         raise RuntimeError("NEAP_TORCH_STEER=0 switches it off")
     key = hashlib.sha256(SOURCE.read_bytes() + torch.__version__.encode()).hexdigest()[:16]
@@ -91,7 +91,7 @@ def _load() -> ctypes.PyDLL:
 
 
 def library() -> ctypes.PyDLL | None:
-    """The allocator's library with the allocator in place; None where it cannot be had (`reason` says why)."""
+    """Installs the allocator and returns its library; None if that fails (`reason` says why)."""
     global _library, _reason
     if _library is None and _reason is None:
         try:
@@ -102,18 +102,18 @@ def library() -> ctypes.PyDLL | None:
 
 
 def reason() -> str | None:
-    """Why there is no steered allocator; None where there is one."""
+    """Returns the reason why there is no steered allocator; None if there is one."""
     library()
     return _reason
 
 
 def steers(device: torch.device) -> bool:
-    """Whether calls on the device get their results at planned addresses."""
+    """Returns whether calls on the device get their results at planned addresses."""
     return device.type == "cpu" and library() is not None
 
 
 class Recording:
-    """What a call allocates: `with Recording() as r: result = call()`, and then r.rows and r.scratch(kept)."""
+    """The allocations of a call: `with Recording() as r: result = call()`, then r.rows and r.scratch(kept)."""
 
     def __init__(self, on: bool = True):
         self.library = library() if on else None
@@ -133,7 +133,7 @@ class Recording:
             self.rows.append((size.value, address.value, bool(freed.value)))
 
     def scratch(self, kept: set[int]) -> int:
-        """Bytes of scratch that the call needs where the allocations `kept` (by number) lie elsewhere."""
+        """Returns the bytes of scratch that the call needs if the allocations `kept` (by number) have memory elsewhere."""
         if not self.library or not self.rows:
             return 0
         flags = (ctypes.c_int * len(self.rows))(*(int(i in kept) for i in range(len(self.rows))))

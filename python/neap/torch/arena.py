@@ -1,4 +1,4 @@
-"""The memory that planned steps run in: one mapping, at one address, as large as the largest step so far."""
+"""The memory of planned steps: one mapping, at one address, as large as the largest step so far."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _map(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
 
 
-# Mappings that went back while a tensor still lay in them (a traceback can hold one): their slots are given back when it is gone.
+# Released mappings that a tensor still uses (a traceback can hold one): their slots are freed after it.
 _held: list[tuple[mmap.mmap, int]] = []
 
 
 def _release(library: ctypes.PyDLL, memory: mmap.mmap, slot: int) -> None:
-    """Gives an arena's bytes back. Its addresses stay known until no tensor of the allocator lies in it."""
+    """Returns an arena's bytes to the system. Its addresses stay reserved until no tensor of the allocator uses them."""
     memory.madvise(mmap.MADV_DONTNEED)
     _held.append((memory, slot))
     for held in list(_held):
@@ -40,8 +40,8 @@ def _release(library: ctypes.PyDLL, memory: mmap.mmap, slot: int) -> None:
 
 
 class Arena:
-    """Memory outside of PyTorch's allocator. It has an address for as many bytes as the machine has, and takes those that are
-    touched. `size`: the bytes that may be used. `grow` keeps the address, but where address space is limited."""
+    """Memory outside PyTorch's allocator. It reserves addresses for all bytes of the machine, and takes those that are touched.
+    size: the bytes that may be used. `grow` keeps the address unless address space is limited."""
 
     def __init__(self, size: int):
         self.size = self.reserved = 0
@@ -49,8 +49,8 @@ class Arena:
         self.grow(size)
 
     def grow(self, size: int) -> bool:
-        """At least `size` bytes may be used afterwards. Whether the address is another one now: what was bound is to be bound
-        anew."""
+        """Makes at least `size` bytes usable. Returns whether the address has changed: then programs must be bound again. Raises
+        OSError, and RuntimeError if too many steps hold memory."""
         if size <= self.size:
             return False
         moved = size > self.reserved
@@ -66,17 +66,17 @@ class Arena:
             library = allocator.library()
             slot = int(library.neap_steer_arena(self.address, self.reserved))
             if slot < 0:
-                raise RuntimeError("neap: too many steps hold memory: release() or delete some")
+                raise RuntimeError("neap: too many compiled steps hold memory; delete some")
             self.slot = slot
             self._close = weakref.finalize(self, _release, library, self.memory, slot)
         if hasattr(mmap, "MADV_HUGEPAGE") and size >= 2 * HUGE_PAGE:
-            with contextlib.suppress(OSError):  # not beyond the last whole page: it would be touched as a whole
+            with contextlib.suppress(OSError):  # only whole pages: a page would be touched as a whole
                 self.memory.madvise(mmap.MADV_HUGEPAGE, 0, size // HUGE_PAGE * HUGE_PAGE)
         self.size = size
         return moved
 
     def empty(self) -> None:
-        """Gives the bytes back to the system; the next step touches them anew."""
+        """Returns the bytes to the system; the next step takes them again."""
         self.memory.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Arena:
             self._close = None
 
     def tensor(self, offset: int, size: int, view: View) -> torch.Tensor:
-        """The view of a storage of `size` bytes at `offset`."""
+        """Returns a view of a storage of `size` bytes at `offset`."""
         storage = torch._C._construct_storage_from_data_pointer(self.address + offset, torch.device("cpu"), size)
         return torch.empty(0, dtype=view.dtype).set_(storage, view.offset, view.size, view.stride)
 

@@ -1,4 +1,4 @@
-"""From captured calls and their costs to the step that Neap plans: bytes, costs, edges."""
+"""Makes the step that Neap plans (bytes, costs, edges) of captured calls and their costs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALIGNMENT = 64
 
 aten = torch.ops.aten
 
-# Elementwise operators that PyTorch does not tag so.
+# Elementwise operators that PyTorch does not tag as pointwise.
 ELEMENTWISE = {
     aten.threshold_backward.default,
     aten.gelu_backward.default,
@@ -33,9 +33,9 @@ def aligned(size: int) -> int:
 
 @dataclasses.dataclass(slots=True)
 class Work:
-    """A node of the step. kind: call, state (a generator's, before a random call), write (a changed resident storage's last
-    content back to it), accumulate (a gradient into its accumulator) or update (of a parameter); `index`: of the call, of the
-    storage, of the gradient."""
+    """A node of the step. kind: call; state (saves a generator's state before a random call); write (writes a resident storage's
+    last content back); accumulate (adds a gradient to its sum); update (of a parameter). index: of the call, the storage or the
+    gradient."""
 
     kind: str
     index: int
@@ -52,19 +52,19 @@ class Work:
 
 @dataclasses.dataclass(slots=True)
 class Gradient:
-    """A gradient that is complete, and what takes it."""
+    """A complete gradient, and the work that takes it."""
 
     view: View
     kind: str  # update or accumulate
-    scale: View | None  # what the gradient is multiplied by before (clipping)
-    changes: int  # the graph's tensor of the parameter; -1: it is none of the graph's
+    scale: View | None  # factor of the gradient (clipping)
+    changes: int  # the parameter's tensor in the graph; -1: it is not in the graph
     cost: Cost
     name: str
 
 
 @dataclasses.dataclass
 class Assembly:
-    """A step with what each of its nodes and tensors is."""
+    """A step, and the meaning of its nodes and tensors."""
 
     graph: Graph
     step: neap.Step
@@ -96,7 +96,7 @@ class _Assembler:
         return len(self.sizes) - 1
 
     def declare(self) -> None:
-        """Step tensors for what is resident."""
+        """Makes step tensors for resident storages."""
         for number, tensor in enumerate(self.graph.tensors):
             storage = self.graph.storages[tensor.storage]
             if storage.role != "value" and tensor.version == 0:
@@ -104,7 +104,7 @@ class _Assembler:
                 self.tensors[number] = self.tensor(storage.bytes, role, storage.name)
 
     def value(self, number: int) -> int:
-        """The step tensor of a tensor that a call makes."""
+        """Makes the step tensor of a tensor that a call makes."""
         storage, version = self.graph.storage_of(number), self.graph.tensors[number].version
         self.tensors[number] = self.tensor(
             aligned(storage.bytes), "value", f"{storage.name} {version}" if version else storage.name
@@ -133,7 +133,7 @@ class _Assembler:
                     and new not in readers
                     and new not in wanted
                 ):
-                    # Nobody reads what comes of it: the storage is changed where it is.
+                    # Nothing reads the new content: the storage is changed in place.
                     work.updates.append(self.tensors[old])
                     work.repeatable = False
                     continue
@@ -143,7 +143,7 @@ class _Assembler:
             if not call.changes and self.in_place:
                 self.pair_elementwise(work, call)
             if call.statistics:
-                # Two calls that move the same statistics keep their order.
+                # Two calls that update the same statistics keep their order.
                 storages = [
                     graph.tensors[call.args[i].tensor].storage
                     for i in call.statistics
@@ -177,7 +177,7 @@ class _Assembler:
             self.works.append(work)
 
     def pair_elementwise(self, work: Work, call: Any) -> None:
-        """What is made element by element may take the place of an operand that lies alike."""
+        """Allows an elementwise result to take the place of an operand with the same layout."""
         if len(call.makes) != 1 or len(call.results) != 1 or call.random:
             return
         if torch.Tag.pointwise not in getattr(call.target, "tags", ()) and call.target not in ELEMENTWISE:
@@ -188,7 +188,7 @@ class _Assembler:
         views = [x for x in leaves if isinstance(x, View)]
         for x in views:
             if any(y.tensor == x.tensor and y != x for y in views):
-                continue  # another view of it is read, in another order
+                continue  # the call also reads another view of it, in another order
             if not isinstance(x, View) or self.roles[self.tensors[x.tensor]] != "value" or x.offset or result.offset:
                 continue
             same = (x.size, x.stride, x.dtype) == (result.size, result.stride, result.dtype)
@@ -217,7 +217,7 @@ class _Assembler:
             )
 
     def add_gradients(self, gradients: list[Gradient], residents: list[list[int]]) -> None:
-        """Each stands behind the last reader of what it changes and behind its gradient."""
+        """Puts each update after its gradient and after the last reader of everything that it changes."""
         where: dict[int, int] = {}
         for position, work in enumerate(self.works):
             for t in (*work.inputs, *work.outputs):
@@ -234,7 +234,7 @@ class _Assembler:
             )  # fmt: skip
             held = self.tensors[gradient.view.tensor]
             if gradient.kind == "update" and self.roles[held] == "value":
-                # Clipping and optimizers change a gradient, which others may read: in its place only where this is the last read.
+                # Clipping and optimizers change a gradient, which others may read: in place only if this is the last read.
                 work.outputs.append(self.tensor(self.sizes[held], "value", f"{gradient.name} gradient"))
                 work.pairs.append((0, sources.index(held)))
             position = max((where.get(t, -1) for t in (*sources, *work.updates)), default=-1)
@@ -288,11 +288,11 @@ def assemble(
     resident: list[tuple[str, int, str]] = (),
     name: str = "step",
 ) -> Assembly:
-    """The step of a captured graph.
+    """Returns the step of a captured graph.
 
-    in_place: whether a call that works element by element can write over an operand, which needs planned addresses.
-    states: for each of `gradients`, (name, bytes) of what it changes beside the parameter: optimizer states or an
-    accumulator. resident: (name, bytes, role) of what else is there all the time. outputs: views that live to the end."""
+    in_place: whether an elementwise call can write over an operand, which needs planned addresses. states: for each of
+    `gradients`, (name, bytes) of the optimizer states or the sum that it changes besides the parameter. resident: (name, bytes,
+    role) of other tensors that exist for the whole step. outputs: views that live to the end."""
     a = _Assembler(graph, costs, in_place)
     a.declare()
     extra = [[a.tensor(size, "state", n) for n, size in one] for one in (states or [[] for _ in gradients])]

@@ -1,4 +1,4 @@
-"""The backend `neap` of torch.compile: forward and backward of each graph inside a budget, the training loop as it is."""
+"""The backend `neap` of torch.compile: forward and backward of each graph inside a budget, in an unchanged training loop."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from .memory import Memory
 from .plans import cached_plan
 from .program import generator_of
 
-MOST_SHAPES = 64  # of a graph with symbolic shapes: programs that are kept
+MOST_SHAPES = 64  # programs that are kept of a graph with symbolic shapes
 OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
 
 
 @dataclasses.dataclass
 class Planned:
-    """A graph that was compiled: what it holds while others run."""
+    """A compiled graph, and the bytes that it holds while others run."""
 
     memory: Memory
     plan: planner.Plan
     step: planner.Step
     inputs: frozenset[
         str
-    ]  # names in the traced program: the same graph compiled again (other shapes, eval) has the same
+    ]  # names in the traced program; the same graph compiled again (other shapes, eval) has the same names
     saved_bytes: int  # of values between its forward and its backward pass
     gradient_bytes: int
 
 
 class Session:
-    """The graphs that one torch.compile call has compiled: they share its budget."""
+    """The graphs of one torch.compile call, which share its budget."""
 
     def __init__(self, options: dict[str, Any]):
         unknown = set(options) - OPTIONS
         if unknown:
             raise ValueError(
-                f"backend neap has no option {', '.join(sorted(unknown))}; it has {', '.join(sorted(OPTIONS))}"
+                f"backend neap: unknown option {', '.join(sorted(unknown))}; the options are {', '.join(sorted(OPTIONS))}"
             )
         self.options = options
         self.budget = options.get("budget", os.environ.get("NEAP_BUDGET") or "max")
@@ -62,7 +62,7 @@ class Session:
         self.graphs = [g for g in self.graphs if g.inputs != planned.inputs] + [planned]
 
     def budget_for(self, step: planner.Step, inputs: frozenset[str]) -> int | str:
-        """What is left of the budget for one more graph; shares, min and max are each graph's own."""
+        """Returns the rest of the budget for one more graph; a share, "min" and "max" apply to each graph. Raises OverBudget."""
         size, fraction = parse_budget(self.budget)
         reserved = int(self.options.get("optimizer_bytes", 0))
         if fraction is not None or self.budget in ("min", "max"):
@@ -71,7 +71,7 @@ class Session:
         left = size - reserved - others
         if left <= 0:
             raise planner.OverBudget(
-                f"{len(self.graphs)} graphs that were compiled before hold {others} bytes, and {reserved} are reserved: nothing is left of {size}"
+                f"budget of {size} bytes: {len(self.graphs)} graphs that were compiled before hold {others}, and {reserved} are reserved; give more"
             )
         return left
 
@@ -80,8 +80,8 @@ _sessions: dict[int, Session] = {}
 
 
 def last_plans() -> list[Memory]:
-    """The memory of each graph that the backend compiled last, in the order of compilation: an earlier model's, where torch.compile
-    left the latest to eager."""
+    """Returns the memory of each graph of the latest compiled model, in the order of compilation. A model that torch.compile left to
+    eager does not count."""
     return [g.memory for g in _last.graphs] if _last is not None else []
 
 
@@ -99,8 +99,8 @@ def _boundary(
     tangents: list[View],
     by_inductor: bool,
 ) -> tuple[Assembly, int]:
-    """The step with a node between forward and backward that reads all outputs and makes the tangents; its position. by_inductor:
-    random calls do not run again, and what is made element by element takes the place of an operand."""
+    """Returns the step with a node between forward and backward that reads all outputs and makes the tangents, and its position.
+    by_inductor: random calls do not run again, and elementwise results may take the place of an operand."""
     a = _Assembler(graph, costs, by_inductor)
     a.declare()
     for view in tangents:
@@ -114,7 +114,7 @@ def _boundary(
             work.repeatable = False
         if work.kind == "call" and any(t in moved for t in _read_again(graph.calls[work.index])):
             work.repeatable = False
-    # What the outputs need comes first: a pass over the joint graph may have mixed both.
+    # The forward pass comes first: a pass over the joint graph may have mixed both.
     ahead = [w for w in a.works if w.phase == "forward"]
     behind = [w for w in a.works if w.phase != "forward"]
     read = [
@@ -129,7 +129,7 @@ def _boundary(
 
 
 def _read_again(call: Call) -> list[int]:
-    """The tensors that a call reads when it is repeated."""
+    """Returns the tensors that a repeat of a call reads."""
     _, without = REPEATED.get(call.target, (None, ()))
     args = [x for i, x in enumerate(call.args) if i not in without]
     leaves = pytree.tree_leaves((args, call.kwargs), is_leaf=lambda x: isinstance(x, View))
@@ -137,9 +137,9 @@ def _read_again(call: Call) -> list[int]:
 
 
 def _moved(graph: Graph, forward_outputs: list[Any]) -> set[int]:
-    """Inputs that may have changed when the backward pass runs: those that AOTAutograd writes to behind the forward pass, as
-    the output's descriptions say. Without descriptions: inputs that have a result of their kind among the outputs. What
-    reads them does not run again."""
+    """Returns inputs that may have changed when the backward pass runs; calls that read them do not run again. These are the inputs
+    that AOTAutograd writes to after the forward pass, by the output's descriptions. Without descriptions: inputs with the size
+    and type of an output."""
     nodes = list(graph.module.graph.nodes)
     described = [n.meta.get("desc") for n in nodes if n.op == "placeholder"]
     results = next(n for n in nodes if n.op == "output").meta.get("desc")
@@ -156,16 +156,16 @@ def _moved(graph: Graph, forward_outputs: list[Any]) -> set[int]:
 
 
 class _Emitter:
-    """Writes calls into an fx graph, with the views that they read; made again, a call's results take the place of the old."""
+    """Writes calls into an fx graph, with the views that they read. Results of a repeat replace the earlier ones."""
 
     def __init__(self, joint: Graph, graph: FxGraph, missing: Callable[[Node], Node]):
         self.joint, self.graph, self.missing = joint, graph, missing
         self.known: dict[Node, Node] = {}
-        self.views: dict[Node, list[Node]] = {}  # a call's node -> views of its results that were written
+        self.views: dict[Node, list[Node]] = {}  # a call's node -> written views of its results
         self.bases = {call.node: call for call in joint.calls}
 
     def owner(self, node: Node) -> Node:
-        """The call or placeholder whose result a node shows."""
+        """Returns the call or placeholder whose result a node is a view of."""
         while node.op == "call_function" and node not in self.bases:
             node = next(a for a in node.all_input_nodes)
         return node
@@ -183,7 +183,7 @@ class _Emitter:
         return self.known[node]
 
     def call(self, call: Call, repeat: bool = False, first: tuple[Any, ...] = ()) -> None:
-        """`first`: arguments of a wrapper that is called in place of the operator, which follows them."""
+        """Writes a call. first: arguments of a wrapper that is called in place of the operator; the operator follows them."""
         for view in self.views.pop(call.node, []):
             self.known.pop(view, None)
         target, without = REPEATED.get(call.node.target, (None, ())) if repeat else (None, ())
@@ -210,7 +210,7 @@ def _save_generator(device: torch.device) -> torch.Tensor:
 
 
 def _redrawn(state: torch.Tensor, device: torch.device, target: Any, *args: Any, **kwargs: Any) -> Any:
-    """A random call with the state with which it ran first."""
+    """Runs a random call again with the generator's state of its first run."""
     generator = generator_of(device)
     now = generator.get_state()
     generator.set_state(state)
@@ -223,8 +223,8 @@ def _redrawn(state: torch.Tensor, device: torch.device, target: Any, *args: Any,
 def _split(
     graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, joint: GraphModule, count: int
 ) -> tuple[GraphModule, GraphModule]:
-    """The schedule's part up to the boundary, and the rest, as fx graphs in exact order. The forward graph gives its `count`
-    outputs and then what the backward graph reads of it; the backward graph takes that and then the tangents."""
+    """Returns the schedule up to the boundary, and the rest, as fx graphs in the order of the schedule. The forward graph returns its
+    `count` outputs and then the values that the backward graph reads. The backward graph takes these and then the tangents."""
     schedule = [int(v) for v in plan.schedule]
     at = schedule.index(boundary)
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
@@ -236,19 +236,21 @@ def _split(
     states_back: dict[int, Node] = {}
 
     def bring(source: Node) -> Node:
-        # A name that no call of the joint graph has: FX would rename the node and not its target, and the code that it
-        # generates would then overwrite one argument by another.
+        # A name that no call of the joint graph has. FX would rename the node and not its target, and its generated code
+        # would then overwrite one argument with another.
         name = f"neap_saved_{len(saved)}"
         saved.append(source)
         with backward.inserting_before(anchors[0]):
             new = backward.placeholder(name)
         if new.name != name or new.target != name:
-            raise RuntimeError(f"a fault in Neap: the placeholder {name} was renamed to {new.name}")
+            raise RuntimeError(
+                f"neap: internal fault: the placeholder {name} was renamed to {new.name}; please report it"
+            )
         new.meta.update(source.meta)
         return new
 
     def fault(node: Node) -> Node:
-        raise RuntimeError(f"a fault in Neap: {node.name} is read before it is made")
+        raise RuntimeError(f"neap: internal fault: {node.name} is read before it is made; please report it")
 
     head = _Emitter(graph, forward, fault)
     tail = _Emitter(graph, backward, lambda node: bring(head.known[node]))
@@ -294,7 +296,7 @@ def is_tangent(node: Node) -> bool:
 
 
 def _saved_bytes(fw: GraphModule, count: int) -> int:
-    """Of what the forward graph saves, without its inputs."""
+    """Returns the bytes that the forward graph saves, without its inputs."""
     seen = {}
     for node in next(n for n in fw.graph.nodes if n.op == "output").args[0][count:]:
         value = node.meta.get("val")
@@ -334,11 +336,11 @@ def _partition(
     except planner.OverBudget:
         if not (session.graphs and isinstance(budget, str)):
             raise
-        # A share is one of all graphs together: a small one behind a break may not be able to give its part.
+        # A share is one of all graphs together: a small graph after a break may not reach its part.
         plan = cached_plan(step, "min", *chosen)
         warnings.warn(
-            f"neap: a graph behind a graph break cannot give its share of {budget}: it takes its least, "
-            f"{plan.resident_bytes + plan.arena_bytes} bytes of {step.keep_all_bytes}",
+            f"neap: a graph after a graph break cannot meet its share {budget} of the budget; it takes its least, "
+            f"{plan.resident_bytes + plan.arena_bytes} of {step.keep_all_bytes} bytes",
             stacklevel=2,
         )
     fw, bw = _split(graph, assembly, plan, boundary, joint, count)
@@ -356,7 +358,7 @@ def _partition(
         keep_all_bytes=step.keep_all_bytes, overhead=plan.overhead, enforced=False, recomputed=plan.recomputed,
         parameter_bytes=sum(s.bytes for s in graph.storages if s.role == "parameter"),
         input_bytes=sum(s.bytes for s in graph.storages if s.role == "input"),
-        why="the training loop allocates as it likes; each tensor of the graph is dropped at its last read",
+        why="the training loop allocates outside the plan; each tensor of the graph is dropped after its last read",
     )  # fmt: skip
     held = {v.tensor: graph.storage_of(v.tensor).bytes for v in gradients if isinstance(v, View)}
     session.add(Planned(memory, plan, step, inputs, _saved_bytes(fw, count), sum(held.values())))
@@ -365,7 +367,7 @@ def _partition(
 
 
 def _tell_together(session: Session, size: int | None) -> None:
-    """With graph breaks all forward passes run before the first backward pass: what they need together."""
+    """Warns if several graphs exceed the budget together: all forward passes run before the first backward pass."""
     graphs = session.graphs
     if len(graphs) < 2 or session.budget in ("min", "max") or size is None:
         return
@@ -377,14 +379,14 @@ def _tell_together(session: Session, size: int | None) -> None:
     if most > size:
         warnings.warn(
             f"neap: {len(graphs)} graphs (a graph break, or DistributedDataParallel's buckets) need {most} bytes together, {most - size} above the budget: "
-            "the first were planned before the others were known. Remove the breaks (TORCH_LOGS=graph_breaks names them), compile the model "
-            "before it is wrapped, or give a smaller budget.",
+            "the first were planned before the others were known; remove the breaks (TORCH_LOGS=graph_breaks names them), compile the model "
+            "before it is wrapped, or give a smaller budget",
             stacklevel=2,
         )
 
 
 def _interpreted(gm: GraphModule, _: Any) -> Callable[..., Any]:
-    """Runs the graph's calls in their order; each tensor is dropped at its last read, inputs too."""
+    """Returns a function that runs the graph's calls in order and drops each tensor, inputs too, after its last read."""
     gm.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
     gm.recompile()
     run = gm.forward
@@ -400,12 +402,15 @@ def _interpreted(gm: GraphModule, _: Any) -> Callable[..., Any]:
 def neap_backend(
     gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
 ) -> Callable[..., Any]:
-    """torch.compile(model, backend="neap", options={"budget": "2GiB"}).
+    """Compiles a graph: torch.compile(model, backend="neap", options={"budget": "2GiB"}).
 
-    Options: budget (bytes, "2GiB", "60%" of what keeping everything takes, "min", "max"): parameters, buffers, the batch,
-    gradients and activations of all graphs together (left out: NEAP_BUDGET of the environment, else "max"); optimizer_bytes: reserved for the optimizer's states, which it cannot
-    see; inductor: True lets Inductor compile both passes (faster; the peak is as Inductor makes it); planner, seconds: as for
-    neap.plan. Raises neap.OverBudget while it compiles. The bits are those of eager, but with Inductor."""
+    Options. budget: bytes, "2GiB", "60%" of the bytes of keeping everything, "min" or "max"; covers parameters, buffers, the
+    batch, gradients and activations of all graphs together (default: NEAP_BUDGET of the environment, else "max").
+    optimizer_bytes: reserved for the optimizer's states, which the backend cannot see. inductor: True lets Inductor compile both
+    passes, which is faster; the peak is then Inductor's. planner, seconds: as for neap.plan.
+
+    Raises ValueError for an unknown option, and neap.OverBudget while it compiles. The bits are those of eager, except with
+    Inductor."""
     global _last
     options = options if options is not None else {}
     session = _sessions.get(id(options))
@@ -419,11 +424,11 @@ def neap_backend(
 
 
 def _by_shape(gm: GraphModule, session: Session, inputs: frozenset[str]) -> Callable[..., Any]:
-    """A graph whose shapes are symbolic (dynamic=True): compiled for each shape when it comes, since a plan is for bytes and
-    PyTorch's symbolic graphs do not give eager's bits at all lengths. The plan of the largest counts against the budget."""
+    """Returns a function for a graph with symbolic shapes (dynamic=True), which compiles it for each new shape: a plan needs bytes,
+    and PyTorch's symbolic graphs do not give eager's bits at all lengths. The latest plan counts against the budget."""
     known: collections.OrderedDict[Any, Callable[..., Any]] = collections.OrderedDict()
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    # Fractions come as tensors, whose value the graph asks for: a shape's graph has the number.
+    # Fractions come as tensors, whose value the graph reads: the graph of a shape has the number.
     numbers = [
         (n.name, placeholders.index(n.args[0]))
         for n in gm.graph.nodes
@@ -447,7 +452,7 @@ def _by_shape(gm: GraphModule, session: Session, inputs: frozenset[str]) -> Call
 
 
 def _with_numbers(gm: GraphModule, values: dict[str, Any]) -> GraphModule:
-    """A copy of a graph with numbers in the place of nodes."""
+    """Returns a copy of a graph with numbers in place of nodes."""
     new = copy.deepcopy(gm)
     for node in list(new.graph.nodes):
         if node.name in values:
@@ -496,10 +501,10 @@ def _by_inductor(gm: GraphModule, example_inputs: Sequence[Any], partition: Call
             return partition(*args, **kwargs)
 
         def uuid(self) -> Any:
-            return uuid.uuid4().hex  # never from Inductor's cache: the plan depends on the budget
+            return uuid.uuid4().hex  # keeps Inductor from its cache: the plan depends on the budget
 
     with config.patch(custom_partitioner_fn=Partitioner()):
         return compile_fx(gm, list(example_inputs))
 
 
-neap = neap_backend  # the name that the entry point gives
+neap = neap_backend  # the name in the entry point

@@ -1,4 +1,4 @@
-"""What a step is given: a batch of any structure, taken apart into tensors, numbers and constants, and cut into micro-batches."""
+"""Batches of any structure: divided into tensors, numbers and constants, and cut into micro-batches."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LEAVES = (torch.Tensor, int, float, *CONSTANTS)
 
 @dataclasses.dataclass
 class Sum:
-    """A loss that is a sum over `count` things (tokens, records): the batch's loss is total / count, whatever the
-    micro-batches. total: a scalar tensor; count: a tensor or a number, above 0 over the whole batch."""
+    """A loss that is a sum over `count` items (tokens, records): the batch's loss is total / count for any micro-batches.
+    total: a scalar tensor; count: a number or a scalar tensor, above 0 over the whole batch."""
 
     total: torch.Tensor
     count: Any
 
 
 class Structure:
-    """How the leaves of a batch lie in it. Equal forms: equal structures."""
+    """The structure of a batch around its leaves. Equal forms mean equal structures. Raises TypeError for an unknown type."""
 
     def __init__(self, batch: Any):
         self.leaves: list[Any] = []
@@ -35,7 +35,7 @@ class Structure:
         self.form = tuple(form)
 
     def _take(self, x: Any, where: str, form: list[Any]) -> Callable[[Iterator[Any]], Any]:
-        """Adds the leaves of x and what it is; what puts new ones in their place."""
+        """Adds the leaves and the form of x; returns a function that makes x again with new leaves."""
         if isinstance(x, LEAVES):
             self.leaves.append(x)
             form.append("leaf")
@@ -60,8 +60,8 @@ class Structure:
             fields = {f.name: self._take(getattr(x, f.name), f"{where}.{f.name}", form) for f in dataclasses.fields(x)}
             return lambda leaves: _with_fields(x, {name: part(leaves) for name, part in fields.items()})
         raise TypeError(
-            f"{where}: a {type(x).__module__}.{type(x).__name__} hides what changes from step to step (its first content would be used for "
-            "ever); give its tensors: in a tuple, dict, named tuple or dataclass"
+            f"{where}: cannot look into a {type(x).__module__}.{type(x).__name__}, and each step would use the content of the first; give its "
+            "tensors in a tuple, dict, named tuple or dataclass"
         )
 
     def fill(self, leaves: list[Any]) -> Any:
@@ -69,15 +69,15 @@ class Structure:
 
 
 def is_number(x: Any) -> bool:
-    """Whether a leaf is a number, which may differ from step to step."""
+    """Returns whether a leaf is a number, which may differ from step to step."""
     return isinstance(x, (int, float)) and not isinstance(x, (bool, enum.Enum))
 
 
-# ---- Numbers: what a capture shows of them ----
+# ---- Numbers ----
 
 
 class LookedAt(Exception):
-    """Python looked at a number of the batch, so that other calls may follow from another one."""
+    """Python has read a number of the batch, so that calls may depend on it."""
 
 
 def _looked_at(*_: Any) -> Any:
@@ -90,12 +90,12 @@ _Float = type("_Float", (float,), {"__hash__": float.__hash__} | dict.fromkeys(_
 
 
 def plain(x: Any) -> Any:
-    """A probe's number as Python's own; all else as it is."""
+    """Returns the number of a probe as a number of Python; returns anything else as it is."""
     return int.__add__(x, 0) if type(x) is _Integer else float.__add__(x, 0.0) if type(x) is _Float else x
 
 
 def probes(leaves: list[Any]) -> Iterator[tuple[list[Any], tuple[int | float, ...]]]:
-    """The leaves with other numbers in place of their own, far to both sides: as what raises LookedAt, and as plain ones."""
+    """Yields the leaves with other numbers, far below and above their own, that raise LookedAt when read; and these numbers."""
     for sign, far in ((1, 1000), (-1, 3000)):
         own: list[int | float] = []
         filled = []
@@ -132,7 +132,7 @@ def _with_fields(x: Any, values: dict[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """How a batch is cut: `sizes` along the batch's dimension, the last may be smaller; None: it is not cut."""
+    """The parts of a batch: `sizes` along the batch's dimension, of which the last may be smaller; None: the batch is not cut."""
 
     sizes: tuple[int, ...] | None
 
@@ -140,35 +140,35 @@ class Parts:
         return 1 if self.sizes is None else len(self.sizes)
 
     def weight(self, i: int) -> float | int:
-        """What the i-th part's loss is multiplied by (below 1) or divided by, so that they add up to the batch's mean."""
+        """Returns the factor (below 1) or the divisor of the i-th part's loss, with which the parts add up to the batch's mean."""
         if self.sizes is None or len(set(self.sizes)) == 1:
             return len(self)
         return self.sizes[i] / sum(self.sizes)
 
 
 def is_split(t: torch.Tensor, dim: int) -> bool:
-    """Whether a tensor of the batch has the dimension along which micro-batches are cut."""
+    """Returns whether a tensor of the batch has the dimension along which micro-batches are cut."""
     return -t.dim() <= dim < t.dim()
 
 
 def parts_of(tensors: list[torch.Tensor], dim: int, count: int) -> Parts:
-    """As torch.chunk cuts: equal parts, the last one smaller where `count` does not divide the batch."""
+    """Cuts a batch into `count` equal parts, as torch.chunk; the last is smaller if `count` does not divide it. Raises ValueError."""
     if count == 1:
         return Parts(None)
     sizes = {t.shape[dim] for t in tensors if is_split(t, dim)}
     if len(sizes) != 1:
         raise ValueError(
-            f"the batch's tensors have different sizes in dimension {dim}: {sorted(sizes)}; micro-batches need one size there"
+            f"micro-batches: the batch's tensors have different sizes in dimension {dim} (got {sorted(sizes)}); give them one size"
         )
     size = sizes.pop()
     if size < 1:
-        raise ValueError("an empty batch has no micro-batches")
+        raise ValueError("micro-batches: the batch is empty")
     part = -(-size // count)
     return Parts(tuple(min(part, size - at) for at in range(0, size, part)))
 
 
 def part_of(t: torch.Tensor, dim: int, parts: Parts, i: int) -> torch.Tensor:
-    """The i-th micro-batch of a tensor of the batch."""
+    """Returns the i-th micro-batch of a tensor of the batch."""
     if parts.sizes is None or not is_split(t, dim):
         return t
     return t.narrow(dim, parts.sizes[0] * i, parts.sizes[i])

@@ -1,4 +1,4 @@
-"""The steps of one list of calls: captured at a few shapes, run at all of them, in one memory and by the plans of the larger ones."""
+"""Steps with one list of calls: captured at a few shapes, run at all shapes, in one memory, by plans of larger shapes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .updates import Update, measure_update, update_key
 if TYPE_CHECKING:
     from .compile_step import CompiledStep
 
-# A plan that costs less than this over keeping everything is not made anew for a smaller shape.
+# Overhead below which a plan of a larger shape serves a smaller one.
 CHEAP = 0.02
 
 
 @dataclasses.dataclass
 class Planned:
-    """A plan for one shape, which serves all shapes that are at most as large. keep_all: bytes of keeping everything."""
+    """A plan for one shape, which serves all shapes that are not larger. keep_all: bytes of keeping everything."""
 
     vector: list[Any]
     graph: Graph
@@ -59,17 +59,17 @@ class Planned:
 
 @dataclasses.dataclass
 class Ending:
-    """What comes behind the last micro-batch: the norm of the sums of gradients, the updates."""
+    """The work after the last micro-batch: the norm of the sums of gradients, and the updates."""
 
     graph: Graph
-    scale: View | None  # what gradients are multiplied by
-    norm: View | None  # theirs, before they are clipped
+    scale: View | None  # factor of the gradients
+    norm: View | None  # of the gradients, before clipping
     body: Assembly
     plan: neap.Plan
     program: Program | None = None
 
     def close(self) -> None:
-        """The sums of gradients or the memory will lie elsewhere: it is bound anew when it runs next."""
+        """Frees the program, since the sums of gradients or the memory move. The next run binds a new one."""
         if self.program is not None:
             self.program.close()
             self.program = None
@@ -85,12 +85,12 @@ class Ready:
         self.outputs = steps.outputs_of(graph)
         self.program = steps.bind(planned.body, planned.plan, self.resident, self.outputs, not steps.cut)
         self.input_views = graph.inputs[len(steps.owner.parameters) + len(steps.owner.buffers) :]
-        self.heap_peak: int | None = None  # of the first run, beside PyTorch's allocator
+        self.heap_peak: int | None = None  # bytes of the first run outside PyTorch's allocator
 
     def run(
         self, inputs: list[torch.Tensor], numbers: tuple[int | float, ...], first: Any, after: Any
     ) -> tuple[torch.Tensor, Any, list[Any]]:
-        """One part of a step: its loss, its count, its extras' leaves. numbers: the batch's."""
+        """Runs one part of a step; returns its loss, its count and its extras' leaves. numbers: those of the batch."""
         graph = self.graph
         self.resident.numbers = numbers
         self.resident.inputs = {
@@ -113,7 +113,7 @@ class Ready:
 
 @dataclasses.dataclass
 class Outputs:
-    """Where a graph's results are."""
+    """The results of a graph, as views."""
 
     loss: View
     count: View | None
@@ -124,7 +124,7 @@ class Outputs:
 
 
 class Steps:
-    """The steps of one skeleton. `taken`: positions among the owner's parameters whose gradients are taken."""
+    """The steps of one skeleton. `taken`: positions among the owner's parameters, of those that are updated."""
 
     def __init__(self, owner: CompiledStep, capture: Capture, cut: bool, numbers: tuple[int | float, ...]):
         self.owner, self.cut = owner, cut
@@ -138,9 +138,9 @@ class Steps:
         self.with_gradient = {i for i, v in zip(capture.trainable, capture.gradients, strict=True) if v is not None}
         self.plans: list[Planned] = []
         self.ending: Ending | None = None
-        self.given: list[list[int]] = []  # where each number of the batch stands in a vector, once that is proven
+        self.given: list[list[int]] = []  # positions of each number of the batch in a vector, once proven
         self._measure_updates(capture)
-        # What is measured corrects the graph where PyTorch's fake tensors are wrong about it.
+        # Measuring corrects the graph where PyTorch's fake tensors are wrong.
         self.crooked: list[int] = []
         costs = self._costs(capture.graph, None, self.crooked)
         self.numbers = numbers_of(capture.graph)
@@ -151,12 +151,12 @@ class Steps:
             costs = self._costs(graph)
         self.plans.append(self._plan(graph, self.numbers.vector, costs))
 
-    # ---- What there is ----
+    # ---- Costs and results ----
 
     def _measure_updates(self, capture: Capture) -> None:
         owner = self.owner
         where = measure.machine(str(owner.parameters[0].device), torch.get_num_threads())
-        kept = owner.updater.is_pytorch  # of others the code can change
+        kept = owner.updater.is_pytorch  # the code of other optimizers can change
         cache = measure.Cache()
         found = cache.find(where) if kept else {}
         groups = owner.updater.groups()
@@ -182,11 +182,13 @@ class Steps:
         finally:
             cache.close()
         if not self.taken:
-            raise CannotTrace("the optimizer has none of the parameters that take part in the loss")
+            raise CannotTrace(
+                "the optimizer has none of the parameters that take part in the loss: give it some of them"
+            )
         owner.heap.note({key: u.cost for key, u in known.items()})
 
     def correct(self, graph: Graph) -> None:
-        """A graph of this skeleton that was captured at another shape: as its calls really are."""
+        """Corrects a graph of this skeleton, captured at another shape, where fake tensors are wrong."""
         measure.correct(graph, self.crooked)
 
     def _costs(self, graph: Graph, like: Planned | None = None, crooked: list[int] | None = None) -> list[measure.Cost]:
@@ -201,7 +203,7 @@ class Steps:
         return costs
 
     def _fused(self, graph: Graph) -> Graph:
-        """The graph of a shape with groups of calls as one each, where that is asked for."""
+        """Returns the graph with each group of calls as one call, if the owner fuses; else the graph."""
         if not self.owner.fuse:
             return graph
         with shown(f"compiling groups of calls of {self.owner.name}"):
@@ -218,7 +220,7 @@ class Steps:
         )  # fmt: skip
 
     def lies_as(self, vector: list[Any], shapes: Any, strides: Any) -> bool:
-        """Whether the batch's tensors lie so, by the numbers of a vector."""
+        """Returns whether the batch's tensors have these shapes and strides by the numbers of a vector."""
         views = self.template.inputs_at(vector)[len(self.owner.parameters) + len(self.owner.buffers) :]
         return all(
             view is None or (view.size, view.stride) == (shape, stride)
@@ -238,14 +240,14 @@ class Steps:
     # ---- Plans ----
 
     def prove_numbers(self, points: list[tuple[tuple[int | float, ...], list[Any]]]) -> bool:
-        """points: numbers of the batch and the vector of a capture with them. Whether other numbers make no difference but for
-        themselves, in the arguments of calls: from now on they come with each step."""
+        """points: (numbers of the batch, vector of a capture with them). Returns whether numbers of the batch change nothing but
+        arguments of calls; if so, each step passes its own numbers from now on."""
         places = places_of(points, self.template.plain_numbers()) if not self.owner.fuse else None
         self.given = places or []
         return places is not None
 
     def with_numbers(self, vector: list[Any], numbers: Any) -> list[Any]:
-        """The vector with these numbers of the batch."""
+        """Returns the vector with these numbers of the batch."""
         vector = list(vector)
         for places, number in zip(self.given, numbers, strict=True):
             for position in places:
@@ -253,7 +255,7 @@ class Steps:
         return vector
 
     def ready(self, vector: list[Any]) -> Ready:
-        """The step of a shape, bound to the memory."""
+        """Returns the step of a shape, bound to the memory."""
         graph = self.template.at(vector)
         sizes = [s.bytes for s in graph.storages]
         serving = [p for p in self.plans if all(a <= b for a, b in zip(sizes, p.sizes, strict=True))]
@@ -309,8 +311,8 @@ class Steps:
         return planned
 
     def _plan_of(self, step: neap.Step) -> neap.Plan:
-        """Within the budget; a share, or the least, is at least the memory that larger shapes have taken already, whether their calls
-        are the same or not (a loop over time has other calls at each length)."""
+        """Plans a step within the budget. With a share or "min", the plan may take the memory that other shapes use already, even
+        if their calls are different (a loop over time has other calls at each length)."""
         owner = self.owner
         there = max((p.bytes for p in (*self.plans, *owner.all_plans())), default=0)
         _, fraction = parse_budget(owner.budget)
@@ -325,7 +327,7 @@ class Steps:
         return self.owner.parameters[0].device
 
     def _end(self, planned: Planned) -> None:
-        """Plans what comes behind the last micro-batch, beside all that is there then."""
+        """Plans the work after the last micro-batch, together with all bytes that exist then."""
         owner = self.owner
         if self.ending is not None and self.ending.plan.resident_bytes >= planned.plan.resident_bytes:
             return
@@ -359,7 +361,7 @@ class Steps:
         self.ending = Ending(graph, scale, norm, body, plan)
 
     def _end_graph(self) -> tuple[Graph, View | None, View | None]:
-        """Of the sums of gradients (and with a Sum, of the counts' sum): what each gradient is multiplied by, and their norm."""
+        """Returns a graph of the sums of gradients (and with a Sum, of the counts' sum), the gradients' factor, and their norm."""
         parameters = [self.owner.parameters[i] for i in self.taken]
         mode = fake_mode_of([])
         fakes = [mode.from_tensor(p.detach()) for p in parameters]
@@ -420,7 +422,7 @@ class Steps:
             owner.updater.update(parameter, owner.updater.groups_now[id(parameter)], gradient)
 
     def is_first(self, work: Work) -> bool:
-        """Whether an update makes its states now."""
+        """Returns whether this update makes the optimizer's states."""
         return not self.owner.updater.has_state(self.owner.parameters[self.taken[work.index]])
 
     def run_end(self, count: torch.Tensor | None, after: Callable[[int], None] | None) -> None:
@@ -441,7 +443,7 @@ class Steps:
     # ---- After the first run of a shape ----
 
     def replan(self, ready: Ready) -> bool:
-        """Where more was allocated than planned: plans anew with what was seen. Whether it did."""
+        """Plans again, with measured bytes, if the first run allocated more than planned. Returns whether it did."""
         owner, planned = self.owner, ready.planned
         scratch = dict(getattr(ready.program, "unplanned_calls", {}))
         excess = ready.heap_peak + owner.heap.kept - planned.bypass
@@ -459,14 +461,14 @@ class Steps:
                 for call, cost in zip(ready.graph.calls, planned.costs, strict=True)
             ]  # fmt: skip
             told = [
-                f"the heap beside PyTorch's allocator {max(excess, 0)} bytes",
+                f"the heap outside PyTorch's allocator {max(excess, 0)} bytes",
                 *(f"{n} {b} bytes" for n, b in scratch.items()),
             ]
             warnings.warn(
-                f"neap: more was allocated in the first step than was planned, and it is planned anew: {', '.join(told)}",
+                f"neap: more was allocated in the first step than planned; the step is planned again: {', '.join(told)}",
                 stacklevel=6,
             )
-        else:  # a shape that was run by a larger one's plan: by its own from here on
+        else:  # a shape that ran by a larger one's plan gets its own
             costs = self._costs(self._fused(self.template.at(ready.vector)))
         if over:
             self.plans.clear()
@@ -480,7 +482,7 @@ class Steps:
 
 
 def _scaled(cost: measure.Cost, scale: View | None) -> measure.Cost:
-    """Of an update that multiplies its gradient first: the scale may be cast to the gradient's type."""
+    """Returns the cost of an update that scales its gradient first: the scale may be cast to the gradient's type."""
     return dataclasses.replace(cost, scratch=cost.scratch + 128) if scale is not None else cost
 
 

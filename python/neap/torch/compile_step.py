@@ -34,21 +34,21 @@ from .plans import cached_plan
 from .trace import checked_trace, known_results, plain_named, trace_aside
 from .updates import Updater
 
-# Calls of all shapes that stay bound; the shapes that ran longest ago are bound anew when they come again.
+# The most calls of all shapes that stay bound; shapes that ran longest ago are bound again when they return.
 MOST_ROWS = 20_000
 MOST_KINDS = 16  # kinds of batches that are kept
-TOLD_AFTER = 3  # captures that nobody asked for
+TOLD_AFTER = 3  # captures without prepare() before a warning
 COUNT = "num_items_in_batch"
-# Capturing, measuring and first steps: one at a time in the process, since what they look at is the process's.
+# Capturing, measuring and first steps run one at a time in the process: they measure the whole process.
 _preparing = threading.RLock()
 
 
 class ModelChanged(RuntimeError):
-    """The model is not the one that was compiled any more."""
+    """The model or its optimizer differs from the compiled one."""
 
 
 class CompiledStep:
-    """What compile_step gives: `loss = step(*batch)` runs one training step. See compile_step."""
+    """A compiled step: `loss = step(*batch)` runs one training step. Made by compile_step."""
 
     def __init__(
         self, model: nn.Module, loss_fn: Callable[..., Any], optimizer: torch.optim.Optimizer, budget: int | str, micro_batches: int,
@@ -57,34 +57,34 @@ class CompiledStep:
     ):  # fmt: skip
         if isinstance(optimizer, torch.amp.GradScaler) or hasattr(optimizer, "unscale_"):
             raise TypeError(
-                "a GradScaler is not supported: it skips steps by what gradients hold. Use bf16, or f16 without a scaler."
+                "optimizer: a GradScaler is not supported, since it skips steps by the values of gradients; use bf16, or f16 without a scaler"
             )
         if not isinstance(micro_batches, int) or micro_batches < 1:
-            raise ValueError(f"micro_batches has to be a whole number from 1 on, not {micro_batches!r}")
+            raise ValueError(f"micro_batches must be an integer of 1 or more (got {micro_batches!r})")
         for name, value in (("clip_norm", clip_norm), ("clip_value", clip_value)):
             if value is not None and not value > 0:
-                raise ValueError(f"{name} has to be above 0, not {value!r}")
+                raise ValueError(f"{name} must be above 0 (got {value!r})")
         if not 0 <= replan <= 1:
-            raise ValueError(f"replan is a share from 0 (never) to 1, not {replan!r}")
+            raise ValueError(f"replan must be a share from 0 (never) to 1 (got {replan!r})")
         self.model, self.loss_fn = model, loss_fn
         self.updater = Updater(optimizer)
         self.optimizer = self.updater.optimizer
         self.budget = budget
-        parse_budget(budget)  # a nonsense one is refused at once
+        parse_budget(budget)  # raises for an invalid budget
         self.micro_batches, self.batch_dim = micro_batches, batch_dim
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.planner, self.seconds, self.progress, self.replan = planner, seconds, progress, replan
         self.chunk_head, self.fuse = chunk_head, fuse
         if chunk_head is not None and chunk_head is not False:
-            find_head(model, chunk_head if isinstance(chunk_head, str) else None)  # there is one
+            find_head(model, chunk_head if isinstance(chunk_head, str) else None)  # raises if it is missing
         self.name = type(model).__name__
         self.kinds: collections.OrderedDict[Any, Kind] = collections.OrderedDict()
         self.bound: collections.OrderedDict[Any, Ready] = collections.OrderedDict()
         self.arena: Arena | None = None
-        self.why = ""  # bytes are not enforced
+        self.why = ""  # the reason why bytes are not enforced
         self.heap = Heap()
         self.sums: dict[int, torch.Tensor] = {}  # of gradients, by parameter
-        self.accumulators: list[torch.Tensor] = []  # of the steps that run
+        self.accumulators: list[torch.Tensor] = []  # of the current step
         self.addresses: list[int] = []
         self.last: Ready | None = None
         self.told: set[str] = set()
@@ -94,7 +94,7 @@ class CompiledStep:
     # ---- For Steps ----
 
     def budget_bytes(self, step: neap.Step, planned: int) -> int:
-        """planned: bytes of the plan, which are the budget where the least is asked for."""
+        """Returns the budget in bytes. planned: bytes of the plan, which are the budget if it is "min"."""
         size, fraction = parse_budget(self.budget)
         if fraction is not None:
             return max(int(fraction * step.keep_all_bytes), 1)
@@ -103,7 +103,7 @@ class CompiledStep:
         return min(size, step.keep_all_bytes) if self.budget == "max" else size
 
     def all_plans(self) -> Iterator[Planned]:
-        """Those of all captures."""
+        """Returns the plans of all captures."""
         return (plan for kind in self.kinds.values() for steps in kind.steps.values() for plan in steps.plans)
 
     def plan_of(self, step: neap.Step, budget: int | str) -> neap.Plan:
@@ -115,7 +115,7 @@ class CompiledStep:
             raise over_budget(error, step, self) from None
 
     def tell_cost(self, step: neap.Step, plan: neap.Plan) -> None:
-        """Once, where a budget makes steps much slower."""
+        """Warns, once, if the budget makes steps much slower."""
         if "cost" in self.told or self.budget == "max":
             return
         text = cost_of(step, plan, self.planner)
@@ -124,7 +124,7 @@ class CompiledStep:
             warnings.warn(text, stacklevel=10)
 
     def grow_arena(self, size: int, device: torch.device) -> None:
-        """Makes the memory that all shapes share large enough."""
+        """Makes the memory that all shapes share at least `size` bytes large, if the device's allocator can be steered."""
         if device.type != "cpu":
             self.why = f"memory of {device.type} devices is not steered"
         elif allocator.library() is None:
@@ -135,7 +135,7 @@ class CompiledStep:
             self._unbind()
 
     def _unbind(self) -> None:
-        """Where parameters or the memory lie elsewhere now, steps are bound anew when they run next."""
+        """Unbinds all steps, since parameters or the memory have moved; the next run binds them again."""
         for ready in self.bound.values():
             ready.close()
         self.bound.clear()
@@ -150,24 +150,25 @@ class CompiledStep:
     # ---- For the user ----
 
     def __call__(self, *batch: Any, **named: Any) -> Any:
-        """One training step: forward, loss, gradients, update. The loss, detached: of the whole batch where it is cut; (loss,
-        extras) where loss_fn gives that, with a list of extras, one a micro-batch. named: passed on to loss_fn by name."""
+        """Runs one training step: forward, loss, gradients, update. Returns the detached loss, that of the whole batch if it is cut;
+        or (loss, extras) if loss_fn returns that, with a list of extras, one for each micro-batch, if the batch is cut. named:
+        passed to loss_fn by name. Raises as compile_step."""
         return self._run(batch, None, named)
 
     def _run(
         self, batch: tuple[Any, ...], after: Callable[[int], None] | None = None, named: dict[str, Any] | None = None
     ) -> Any:
         if torch.is_inference_mode_enabled():
-            raise RuntimeError("a training step does not run in inference mode")
+            raise RuntimeError("a training step cannot run in inference mode: leave torch.inference_mode() first")
         if not self.running.acquire(blocking=False):
-            raise RuntimeError("this step runs already, in another thread or further up: a step runs one at a time")
+            raise RuntimeError("this step is already running, in another thread or in a caller: run one at a time")
         try:
             return self._run_alone(*self._taken_apart(batch, named or {}), after)
         finally:
             self.running.release()
 
     def _taken_apart(self, batch: tuple[Any, ...], named: dict[str, Any]) -> tuple[Structure, list[Any], Parts, Kind]:
-        """The batch's structure and leaves, how it is cut, and its kind."""
+        """Returns the batch's structure and leaves, its parts and its kind."""
         if COUNT in named and not isinstance(named[COUNT], torch.Tensor):
             named = {**named, COUNT: torch.tensor(named[COUNT], device=self._device())}
         structure = Structure((tuple(batch), named))
@@ -221,7 +222,7 @@ class CompiledStep:
         return result
 
     def _readies(self, structure: Structure, leaves: list[Any], parts: Parts, kind: Kind) -> list[Ready]:
-        """The step of each part, all bound to the memory as it is now."""
+        """Returns the step of each part, all bound to the present memory."""
         while True:
             arena = self.arena.address if self.arena is not None else 0
             readies = [
@@ -230,7 +231,7 @@ class CompiledStep:
             ]
             if len({tuple(r.steps.taken) for r in readies}) > 1:
                 raise CannotTrace(
-                    "parts of the batch give gradients to different parameters: use one size for all micro-batches"
+                    "micro-batches give gradients to different parameters: use one size for all micro-batches"
                 )
             if self.arena is None or arena in (0, self.arena.address):
                 return readies
@@ -292,15 +293,15 @@ class CompiledStep:
         if place.numbers and not steps.given and steps not in kind.unproven:
             self._prove_numbers(structure, leaves, kind, steps, place.free(), options)
         capture.graph.strip()
-        gc.collect(1)  # traced graphs are circles of objects
+        gc.collect(1)  # traced graphs are cycles of objects
         if not prepared:
             self._tell_shapes(kind, place)
 
     def _prove_numbers(
         self, structure: Structure, leaves: list[Any], kind: Kind, steps: Steps, here: Place, options: dict[str, Any]
     ) -> None:
-        """Where other numbers came with a batch that was captured already: captures with numbers far off show whether the calls
-        are the same but for the numbers themselves."""
+        """Tests, once a batch was captured with other numbers, whether numbers are only arguments of calls: captures the step with
+        numbers far off and compares the calls."""
         points = [(p.numbers, v) for p, (of, v) in kind.captured.items() if of is steps and p.free() == here]
         if len(points) < 2:
             return
@@ -320,7 +321,7 @@ class CompiledStep:
             kind.unproven.add(steps)
 
     def _sums(self, steps: Steps) -> list[torch.Tensor]:
-        """Where gradients are added up: one tensor a parameter, for all shapes."""
+        """Returns the tensors in which gradients are added up: one for each parameter, for all shapes."""
         wanted = [self.parameters[i] for i in steps.taken]
         keys = {id(p) for p in wanted}
         for key in [k for k in self.sums if k not in keys]:
@@ -352,7 +353,7 @@ class CompiledStep:
         return loss, extras if steps.cut else extras[0]
 
     def _uncounted(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
-        """A step whose memory is none of another thread's first step, which may be counted now."""
+        """Runs a step whose allocations do not count in a first step that another thread may be measuring."""
         library = allocator.library()
         if library is None:
             return self._parts(readies, leaves, parts, after)
@@ -363,8 +364,8 @@ class CompiledStep:
             library.neap_heap_exclude(0)
 
     def _first_time(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
-        """The first step of a shape: what bypasses PyTorch's allocator is counted, and where that breaks the budget the step is
-        planned anew, with what was counted."""
+        """Runs the first step of a shape and counts the bytes outside PyTorch's allocator. If they exceed the budget, the step is
+        planned again with the counted bytes."""
         with _preparing, measure.heap_counted(self._device()) as heap:
             result = self._parts(readies, leaves, parts, after)
             peak = heap.neap_heap_peak() if heap else 0
@@ -378,7 +379,7 @@ class CompiledStep:
             self.heap.kept += max(kept, 0)
         return result
 
-    # ---- Whether model and optimizer are still what was compiled ----
+    # ---- Comparison of model and optimizer with the compiled ones ----
 
     def _signature(self) -> list[Any]:
         return [
@@ -387,12 +388,14 @@ class CompiledStep:
         ]
 
     def _look(self) -> None:
-        """Takes the model's tensors as they are now; tensors of the same shapes in other places are bound anew."""
+        """Reads the model's tensors. Unbinds all steps if an address has changed. Raises CannotTrace for tensors without memory."""
         named, _ = plain_named(self.model.named_parameters())
         named_buffers, _ = plain_named(self.model.named_buffers())
         for name, t in (*named, *named_buffers):
             if t.device.type == "meta" or isinstance(t, FakeTensor):
-                raise CannotTrace(f"{name} has no memory (device {t.device}): only neap.torch.plan takes such a model")
+                raise CannotTrace(
+                    f"{name} has no memory (device {t.device}): give the model memory; neap.torch.plan needs none"
+                )
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.buffer_names, self.buffers = [n for n, _ in named_buffers], [b for _, b in named_buffers]
         addresses = [t.data_ptr() for t in (*self.parameters, *self.buffers)]
@@ -404,12 +407,12 @@ class CompiledStep:
         now = self._signature()
         if [row[0] for row in before] != [row[0] for row in now]:
             raise ModelChanged(
-                "the model has other parameters or buffers than when the step was compiled: compile it anew"
+                "the model has other parameters or buffers than when the step was compiled: compile the step again. Nothing was changed."
             )
         for (name, *old), (_, *new) in zip(before, now, strict=True):
             if old[:3] != new[:3]:
                 raise ModelChanged(
-                    f"{name} was {old[0]}, {old[2]} when the step was compiled and is {new[0]}, {new[2]} now: compile the step anew. "
+                    f"{name} was {old[0]}, {old[2]} when the step was compiled and is {new[0]}, {new[2]} now: compile the step again. "
                     "Nothing was changed."
                 )
 
@@ -418,13 +421,13 @@ class CompiledStep:
         for i, (name, p) in enumerate(zip(self.names, self.parameters, strict=True)):
             if (i in steps.taken) != (id(p) in groups and i in steps.with_gradient):
                 raise ModelChanged(
-                    f"{name} came to the optimizer or left it since the step was compiled: compile it anew"
+                    f"{name} was added to the optimizer or removed from it since the step was compiled: compile the step again"
                 )
 
     # ---- Warnings ----
 
     def _tell(self, ready: Ready) -> None:
-        """Once, where the measured peak is above the planned one."""
+        """Warns, once for each reason, if bytes are not enforced."""
         if self.why and self.why not in self.told:
             self.told.add(self.why)
             warnings.warn(f"neap: the bytes of this step are planned, not enforced: {self.why}", stacklevel=5)
@@ -443,8 +446,8 @@ class CompiledStep:
             return
         if len({p.free() for p in kind.unforeseen}) == 1 and len({p.numbers for p in kind.unforeseen}) > 1:
             warnings.warn(
-                f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a number of the batch has changed and loss_fn compares it or computes "
-                "with it (passed to PyTorch as it is, it would be an input): give it as a tensor",
+                f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a number of the batch has changed that loss_fn compares or computes "
+                "with: give it as a tensor, or only pass it on to PyTorch; then it is an input",
                 stacklevel=8,
             )
             return
@@ -452,8 +455,8 @@ class CompiledStep:
         i, d = next((m[0] for a, b in itertools.pairwise(shapes) if (m := moving(a, b))), (0, 0))
         sizes = [s[i][d] for s in shapes if len(s) > i and len(s[i]) > d]
         warnings.warn(
-            f"neap: batches of {len(sizes)} shapes were captured, one by one (dimension {d} of the batch's tensor {i}: {', '.join(map(str, sizes))}). "
-            f"step.prepare(*batch, lengths=range(least, most + 1), dim={d}) captures a few and knows all between; padding to a few lengths needs fewer.",
+            f"neap: batches of {len(sizes)} shapes were captured, one by one (dimension {d} of the batch's tensor {i}: {', '.join(map(str, sizes))}); "
+            f"step.prepare(*batch, lengths=range(least, most + 1), dim={d}) captures a few that serve all between, or pad batches to a few lengths",
             stacklevel=8,
         )
 
@@ -461,19 +464,20 @@ class CompiledStep:
         if len(self.kinds) != TOLD_AFTER:
             return
         last = next(reversed(self.kinds.values()))
-        what = next(changed(last.settings, kind.settings), "the structure of the batch, or a mode of PyTorch")
+        what = next(changed(last.settings, kind.settings), "the structure of the batch, or a setting of PyTorch")
         warnings.warn(
-            f"neap: the step is captured a {TOLD_AFTER + 1}th time, since something that it has built in has changed: {what}. Give numbers that "
-            "change to loss_fn as tensors in the batch; then they are inputs.",
+            f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a constant of the captured step has changed: {what}; give numbers that "
+            "change to loss_fn as tensors in the batch: then they are inputs",
             stacklevel=7,
         )
 
     def prepare(self, *batch: Any, lengths: Iterable[int] | None = None, dim: int = 1, **named: Any) -> Memory:
-        """Captures, measures and plans for such a batch, without a step.
+        """Captures, measures and plans for such a batch without running a step. Returns the memory of the step.
 
-        lengths: for all of these sizes of dimension `dim`, in all tensors of the batch that have there what the first one with
-        that dimension has: a few are captured, the others follow from them (proven by one more capture), and a step at any of
-        them needs no preparation. Micro-batches are cut as ever."""
+        lengths: does this for all these sizes of dimension `dim`. They replace that size in all tensors of the batch that have the
+        same size there as the first such tensor. A few lengths are captured and give the others, which one more capture proves; a
+        step at any of them then needs no preparation. Micro-batches are cut as in a step. Raises ValueError for wrong lengths,
+        and as a step."""
         if lengths is None:
             structure, leaves, parts, kind = self._taken_apart(batch, named)
             readies = [
@@ -484,11 +488,11 @@ class CompiledStep:
             return self.last_memory()
         wanted = sorted(set(lengths))
         if not wanted or wanted[0] < 0:
-            raise ValueError(f"lengths has to hold sizes of dimension {dim}, not {wanted[:3]}")
+            raise ValueError(f"lengths must be sizes of dimension {dim}, each 0 or more (got {wanted[:3]})")
         leaves = Structure((batch, named)).leaves
         sizes = [x.shape[dim] for x in leaves if isinstance(x, torch.Tensor) and -x.dim() <= dim < x.dim()]
         if not sizes:
-            raise ValueError(f"no tensor of the batch has a dimension {dim}")
+            raise ValueError(f"dim: no tensor of the batch has a dimension {dim}")
         self._prepare_between(batch, named, dim, sizes[0], wanted)
         return self.last_memory()
 
@@ -528,8 +532,8 @@ class CompiledStep:
         capture(wanted[-1])
 
     def release(self) -> None:
-        """Gives the memory back to the system while no step runs: the arena and the sums of gradients. The next step takes it
-        anew; parameters and optimizer states stay."""
+        """Returns memory to the system: the arena and the sums of gradients; the next step takes it again. Parameters and optimizer
+        states stay. Waits until a running step ends."""
         with self.running:
             self.sums.clear()
             self.accumulators = []
@@ -539,7 +543,7 @@ class CompiledStep:
 
     @property
     def memory(self) -> Memory:
-        """Of the shape that ran last. RuntimeError before the first call."""
+        """The memory of the shape that ran last. Raises RuntimeError before the first call."""
         return self.last_memory()
 
     def last_memory(self) -> Memory:
@@ -558,7 +562,7 @@ class CompiledStep:
         unplanned = max((getattr(p, "unplanned_bytes", 0) for p in programs), default=0)
         unplanned += max((ready.heap_peak or 0) + self.heap.kept - planned.bypass, 0)
         names = {n for p in programs for n in getattr(p, "unplanned_calls", {})}
-        why = f"allocated beside the plan: {', '.join(sorted(names))}" if names else self.why
+        why = f"allocated outside the plan: {', '.join(sorted(names))}" if names else self.why
         taken = [self.parameters[i] for i in steps.taken]
         return Memory(
             budget_bytes=self.budget_bytes(step, plan.resident_bytes + arena),
@@ -583,16 +587,16 @@ class CompiledStep:
 
     @property
     def plan(self) -> neap.Plan:
-        """The plan that ran last."""
+        """The plan of the shape that ran last. Raises RuntimeError before the first call."""
         return self._last().planned.plan
 
     @property
     def step(self) -> neap.Step:
-        """The step that it is for."""
+        """The step of that plan. Raises RuntimeError before the first call."""
         return self._last().planned.body.step
 
     def save(self, folder: str | Path) -> None:
-        """Writes graph.json and plan.json, which `neap show` and `neap check` read."""
+        """Writes graph.json and plan.json, which `neap show` and `neap check` read. Raises OSError."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.step.write(folder / "graph.json")
@@ -600,12 +604,12 @@ class CompiledStep:
 
     def _last(self) -> Ready:
         if self.last is None:
-            raise RuntimeError("nothing is compiled yet: the first call does that, or step.prepare(*batch)")
+            raise RuntimeError("nothing is compiled yet: call the step, or step.prepare(*batch), first")
         return self.last
 
 
 def _resized(batch: Any, dim: int, now: int, length: int) -> Any:
-    """The batch with `length` in place of `now` in dimension `dim`: zeros, since only shapes count."""
+    """Returns the batch with `length` in place of `now` in dimension `dim`, filled with zeros: only shapes count."""
     structure = Structure(batch)
     leaves = []
     for x in structure.leaves:
@@ -634,33 +638,35 @@ def compile_step(
     chunk_head: bool | int | str | None = None,
     fuse: bool = False,
 ) -> CompiledStep:
-    """A whole training step inside `budget` bytes, with the bits of eager PyTorch.
+    """Compiles a whole training step inside `budget` bytes, with the bits of eager PyTorch.
 
         step = neap.torch.compile_step(model, lambda model, x, y: F.cross_entropy(model(x), y), optimizer, budget="2GiB")
         for x, y in batches:
             loss = step(x, y)
 
-    loss_fn(model, *batch) gives a scalar, (scalar, extras), or a neap.torch.Sum. The budget covers parameters, gradients,
-    optimizer states, buffers, the batch, activations, scratch, and what comes back: bytes as a number, "2GiB", "60%" of what
-    keeping everything needs, "min" or "max". The first call for each shape of batch captures, measures and plans;
-    `step.memory` tells. All shapes share one memory, as large as the largest needs.
+    loss_fn(model, *batch) returns a scalar, (scalar, extras), or a neap.torch.Sum. The budget covers parameters, gradients,
+    optimizer states, buffers, the batch, activations, scratch and results. It is a number of bytes, "2GiB", "60%" of the bytes of
+    keeping everything, "min" or "max". The first call for each shape of batch captures, measures and plans; `step.memory` has the
+    figures. All shapes share one memory, whose size is that of the largest.
 
-    micro_batches: the batch is cut along `batch_dim` (the last part may be smaller), the parts' losses add up to the batch's
-    mean, gradients are added up, and the update comes once. With a Sum, or a loss_fn that takes `num_items_in_batch` and is
-    given it (`step(*batch, num_items_in_batch=n)`), it is the whole batch's loss whatever the parts. clip_norm, clip_value:
-    as torch.nn.utils.clip_grad_norm_ and clip_grad_value_ before the update. planner, seconds, progress: as for neap.plan.
-    replan: a shape that needs less than this share of a planned larger one gets a plan of its own, where the larger one's
-    recomputes; 0: the plans of larger shapes serve all smaller ones. chunk_head: True, a number of rows, or the name of the
-    last linear layer: its logits and their cross entropy are computed in chunks of rows and never whole, with the bits of
-    neap.torch.chunked_cross_entropy. fuse: groups of pointwise calls, reductions and norms run as loops that Inductor compiles,
-    planned as one call each; on the CPU, with Inductor's bits instead of eager's, the same at every budget. The compiler takes
-    seconds a group, once a shape.
+    - micro_batches: cuts the batch along `batch_dim` (the last part may be smaller). The parts' losses add up to the batch's mean,
+      gradients are added up, and the update runs once. With a Sum, or a loss_fn that takes `num_items_in_batch` and is given it
+      (`step(*batch, num_items_in_batch=n)`), the loss is that of the whole batch for any parts.
+    - clip_norm, clip_value: as torch.nn.utils.clip_grad_norm_ and clip_grad_value_ before the update.
+    - planner, seconds, progress: as for neap.plan.
+    - replan: a shape that needs less than this share of a planned larger shape gets its own plan if the larger one recomputes. 0:
+      plans of larger shapes serve all smaller ones.
+    - chunk_head: True, a number of rows, or the name of the last linear layer. Its logits and their cross entropy are computed in
+      chunks of rows, with the bits of neap.torch.chunked_cross_entropy, so that all logits never exist at once.
+    - fuse: Inductor compiles groups of pointwise calls, reductions and norms to loops, each planned as one call. On the CPU, with
+      Inductor's bits instead of eager's, the same at every budget. Compiling takes seconds for each group, once a shape.
 
-    The optimizer, its states, rates and schedulers stay PyTorch's own and may be read, saved and loaded between steps; so may
-    the model's. `.grad` is None after a step.
+    The optimizer, its states, rates and schedulers stay PyTorch's own. They and the model may be read, saved and loaded between
+    steps. `.grad` is None after a step.
 
-    Raises neap.OverBudget (`.smallest`) where the budget cannot be met, neap.torch.CannotTrace where the step
-    cannot be captured, ModelChanged where the model's parameters have other shapes than when it was compiled. Nothing is changed then."""
+    Raises TypeError or ValueError for a wrong argument. A call raises neap.OverBudget (`.smallest`) if the budget cannot be met,
+    neap.torch.CannotTrace if the step cannot be captured, and ModelChanged if the model's parameters have other shapes than when
+    the step was compiled. Then nothing is changed."""
     return CompiledStep(
         model, loss_fn, optimizer, budget, micro_batches, batch_dim, clip_norm, clip_value, planner, seconds, progress, replan, chunk_head,
         fuse,

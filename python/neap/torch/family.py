@@ -1,9 +1,9 @@
-"""Captured steps that are the same but for their numbers: one list of calls, another length of the batch.
+"""Captured steps that differ in their numbers only: the same list of calls at other lengths of the batch.
 
-What can differ between two such graphs (sizes, strides, offsets, whole numbers and fractions among the arguments, bytes of
-storages) is a vector of numbers; all else is the skeleton. From a vector and a graph of the same skeleton comes the graph at
-another length. Every number that PyTorch computes from one length is a polynomial of it, of degree 2 at most (attention), but
-where it floors or branches: so three captures give all lengths between them, and a fourth one proves it."""
+The numbers of a graph (sizes, strides, offsets, integers and fractions among the arguments, bytes of storages) are a vector; the
+rest is the skeleton. A vector and a graph of the same skeleton give the graph at another length. Unless PyTorch rounds or
+branches, each number is a polynomial of the length of degree at most 2 (attention). So three captures give all lengths between
+them, and a fourth one proves it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import torch
 from .graph import Call, Graph, View
 
 NUMBERS = (int, float, bool)
-MOST_HASHED = 1 << 20  # bytes of a constant whose content is compared
+MOST_HASHED = 1 << 20  # bytes of the largest constant whose content is compared
 
 
 def _tree(x: Any, numbers: list[Any], rest: list[Any]) -> None:
-    """Takes an argument apart into numbers and the rest, always in the same order."""
+    """Divides an argument into numbers and the rest, always in the same order."""
     if isinstance(x, View):
         rest.append((x.tensor, len(x.size), x.dtype))
         numbers += x.size
@@ -55,7 +55,7 @@ def _content(constant: Any) -> Any:
 
 @dataclasses.dataclass
 class Numbers:
-    """A graph as a skeleton (equal texts: the same calls on the same tensors) and its numbers."""
+    """A graph as a skeleton (equal texts: the same calls on the same tensors) and a vector of numbers."""
 
     skeleton: str
     vector: list[Any]
@@ -77,7 +77,7 @@ def numbers_of(graph: Graph) -> Numbers:
 
 
 class _Filler:
-    """Puts the numbers of a vector where _tree took them."""
+    """Puts the numbers of a vector back where _tree took them."""
 
     def __init__(self, vector: list[Any], at: int):
         self.vector, self.at = vector, at
@@ -99,18 +99,18 @@ class _Filler:
 
 
 class Template:
-    """A graph, its numbers, and where they stand: gives the graph for other numbers."""
+    """A graph, its numbers and their positions. Gives the graph for other numbers."""
 
     def __init__(self, graph: Graph, numbers: Numbers):
         self.graph, self.numbers = graph, numbers
-        self.starts = [len(graph.storages)]  # where each call's numbers begin; at the end those of inputs and outputs
+        self.starts = [len(graph.storages)]  # position of each call's first number; last, that of inputs and outputs
         for call in graph.calls:
             count: list[Any] = []
             _tree((call.args, call.kwargs, call.results), count, [])
             self.starts.append(self.starts[-1] + len(count))
 
     def at(self, vector: list[Any], share: bool = True) -> Graph:
-        """The graph with the numbers of `vector`. share: calls that stay as they are, are the template's own."""
+        """Returns the graph with the numbers of `vector`. share: unchanged calls are the template's own objects."""
         own, graph = self.numbers.vector, self.graph
         storages = [
             s if share and b == s.bytes else dataclasses.replace(s, bytes=b)
@@ -127,7 +127,7 @@ class Template:
         return dataclasses.replace(graph, storages=storages, calls=calls, inputs=inputs, outputs=outputs)
 
     def plain_numbers(self) -> set[int]:
-        """Positions in the vector of numbers among arguments and results, which are no sizes, strides, offsets or bytes."""
+        """Returns the positions, in the vector, of arguments and results that are numbers: not sizes, strides, offsets or bytes."""
         where = self.at(list(range(len(self.numbers.vector))), share=False)
         found: list[int] = []
         for call in where.calls:
@@ -151,10 +151,10 @@ def _take_plain(x: Any, found: list[int]) -> None:
 
 
 def places_of(points: list[tuple[tuple[Any, ...], list[Any]]], plain: set[int]) -> list[list[int]] | None:
-    """points: numbers of the batch and the vector of a capture with them. Where each of the numbers stands in the vectors, as it
-    is; None where anything else in them moves: then other calls follow from other numbers."""
+    """points: (numbers of the batch, vector of a capture with them). Returns the positions of each number in the vectors; None if
+    anything else in the vectors changes, since calls then depend on the numbers."""
     numbers = list(zip(*(numbers for numbers, _ in points), strict=True))
-    if any(len({x for x in own if x == x}) < 3 for own in numbers):  # one that did not move shows nothing
+    if any(len({x for x in own if x == x}) < 3 for own in numbers):  # a number that did not change proves nothing
         return None
     places: list[list[int]] = [[] for _ in numbers]
     for position, column in enumerate(zip(*(vector for _, vector in points), strict=True)):
@@ -177,7 +177,7 @@ Shapes = tuple[tuple[int, ...], ...]  # of the batch's tensors
 
 
 def moving(a: Shapes, b: Shapes) -> tuple[tuple[int, int], ...]:
-    """(tensor, dimension) of what differs; () where the ranks do."""
+    """Returns (tensor, dimension) of each size that differs; () if ranks differ."""
     if list(map(len, a)) != list(map(len, b)):
         return ()
     return tuple((i, d) for i, (x, y) in enumerate(zip(a, b, strict=True)) for d in range(len(x)) if x[d] != y[d])
@@ -185,13 +185,13 @@ def moving(a: Shapes, b: Shapes) -> tuple[tuple[int, int], ...]:
 
 @dataclasses.dataclass
 class Fit:
-    """Polynomials through three captured vectors, proven by others: numbers that do not move stand in `base`."""
+    """Polynomials through three captured vectors, proven by others. `base` has the numbers that do not change."""
 
     base: list[Any]
     moved: list[tuple[int, int, int, int, int]]  # (position, d, a, b, c): (a + b t + c t^2) / d
 
     def at(self, length: int) -> list[Any] | None:
-        """The vector; None where it would not be whole."""
+        """Returns the vector at a length; None if a number would not be an integer."""
         vector = list(self.base)
         for position, d, a, b, c in self.moved:
             value = a + length * (b + length * c)
@@ -204,8 +204,8 @@ class Fit:
 
 
 def fit(points: dict[int, list[Any]]) -> Fit | None:
-    """Through the least, the most and the middle length of `points` (length -> vector); None where the others (at least one)
-    do not lie on it, or what is no whole number moves."""
+    """Fits the least, the middle and the largest length of `points` (length -> vector). Returns None if one of the others (at least
+    one) is not on the polynomials, or if a number that is not an integer changes."""
     lengths = sorted(points)
     if len(lengths) < 4:
         return None
@@ -234,9 +234,8 @@ def fit(points: dict[int, list[Any]]) -> Fit | None:
 
 
 def between(points: dict[int, list[Any]], length: int) -> Fit | None:
-    """What gives the vector at a length between captured ones: one fit through all of `points`, else one through those around
-    the length; None where it has to be captured. Sizes of 0 and 1 are special to PyTorch: none comes from them, nor they from
-    others."""
+    """Returns a fit for a length between captured ones: through all of `points`, else through those around the length; None if the
+    length must be captured. Sizes of 0 and 1 are special to PyTorch: no fit uses or gives them."""
     usual = {n: v for n, v in points.items() if n > 1}
     lengths = sorted(usual)
     if len(lengths) < 4 or not lengths[0] < length < lengths[-1]:

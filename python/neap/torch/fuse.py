@@ -1,7 +1,7 @@
-"""Runs of pointwise and reduction calls as one call each, compiled by Inductor for the CPU.
+"""Fusion: groups of pointwise and reduction calls, each compiled by Inductor for the CPU and run as one call.
 
-A run is an interval of the captured order without other calls, so that no path leaves it and comes back; the calls in it that
-read one another are one group. Which groups there are depends on the graph alone, never on times: the same step has the same bits.
+An interval of the captured order without other calls is divided into groups of calls that read one another; no path leaves an
+interval and comes back. Groups depend on the graph alone, never on times: the same step has the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .measure import is_view, result_tensors, stand_in
 
 aten = torch.ops.aten
 
-# What Inductor makes loops of beside pointwise operators.
+# Operators that Inductor turns into loops, besides pointwise ones.
 REDUCTIONS = {
     aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.amax.default, aten.amin.default, aten.var.correction,
     aten.var_mean.correction, aten._softmax.default, aten._softmax_backward_data.default, aten._log_softmax.default,
@@ -31,14 +31,14 @@ REDUCTIONS = {
     aten.native_group_norm.default, aten.native_group_norm_backward.default, aten.native_batch_norm.default,
     aten.native_batch_norm_backward.default, aten.clone.default, aten._to_copy.default,
 }  # fmt: skip
-# Compiled functions of this process: (code, where its operands lie, threads) -> Fused, or None where results would lie otherwise
-# than planned.
+# Compiled functions of this process: (code, layout of operands, threads) -> Fused, or None if results have another layout than
+# planned.
 _compiled: dict[tuple[str, str, int], Fused | None] = {}
 
 
 class Fused:
-    """A compiled group: operands in, results out. The last `moved` operands are running statistics, which it moves where they
-    are given; a repeat gives None in their place, and what it computes does not depend on them."""
+    """A compiled group: a function of operands that returns results. The last `moved` operands are running statistics, which it
+    updates in place. A repeat passes None for them: the results do not depend on them."""
 
     def __init__(self, name: str, run: Callable[..., Any], statistics: list[torch.Tensor]):
         self.name, self.run, self.statistics = name, run, statistics
@@ -78,7 +78,7 @@ def _result_views(graph: Graph, numbers: list[int]) -> dict[int, View]:
 
 
 def groups_of(graph: Graph) -> list[Group]:
-    """The groups of a graph, in the order of their first calls."""
+    """Returns the groups of a graph, in the order of their first calls."""
     found: list[Group] = []
     interval: list[int] = []
     made: dict[int, View] = {}
@@ -109,7 +109,7 @@ def _views(call: Call) -> list[View]:
 
 
 def _connected(graph: Graph, interval: list[int]) -> Iterator[list[int]]:
-    """The calls of an interval in sets that read one another's results."""
+    """Yields the calls of an interval, in sets that read one another's results."""
     group = {n: [n] for n in interval}
     maker = {t: n for n in interval for t in graph.calls[n].makes}
     for n in interval:
@@ -120,7 +120,7 @@ def _connected(graph: Graph, interval: list[int]) -> Iterator[list[int]]:
     return iter({id(g): g for g in group.values()}.values())
 
 
-# ---- A view of a result, by operators that do not depend on how it lies ----
+# ---- A view of a result, by operators that do not depend on its layout ----
 
 
 def _is_dense(view: View) -> bool:
@@ -133,14 +133,14 @@ def _is_dense(view: View) -> bool:
 
 
 def _shown(made: View, wanted: View) -> Callable[[Any], Any] | None:
-    """What gives `wanted` of a result that lies as `made`; None where reshape, permute and expand do not."""
+    """Returns a function that turns a result with the layout `made` into `wanted`; None if reshape, permute and expand cannot."""
     if made.dtype != wanted.dtype or wanted.offset != made.offset or made.offset != 0:
         return None
     if (made.size, made.stride) == (wanted.size, wanted.stride):
         return lambda x: x
     if _is_dense(made) and _is_dense(wanted) and math.prod(made.size) == math.prod(wanted.size):
         return lambda x: aten.reshape.default(x, list(wanted.size))
-    # Each dimension of more than one element is one of the result's, in another place, or repeats all.
+    # Each dimension of more than one element is one of the result's dimensions, moved, or a broadcast.
     left = {(s, n): i for i, (n, s) in enumerate(zip(made.size, made.stride, strict=True)) if n != 1}
     if len(left) < sum(n != 1 for n in made.size):
         return None
@@ -167,8 +167,8 @@ def _shown(made: View, wanted: View) -> Callable[[Any], Any] | None:
 
 @dataclasses.dataclass
 class _Code:
-    """A group as a function of tensors that lie as `operands`; the last `moved` of them are running statistics, whose new
-    contents come behind `results`."""
+    """A group as a function of tensors with the layouts `operands`. The last `moved` of them are running statistics, whose new
+    contents follow `results`."""
 
     run: Callable[..., list[torch.Tensor]]
     operands: list[View]
@@ -177,7 +177,7 @@ class _Code:
 
 
 def _code(graph: Graph, group: Group, outside: set[int]) -> _Code:
-    """The function of a group. outside: tensors that others read."""
+    """Returns the function of a group. outside: tensors that other calls read."""
     calls = [graph.calls[n] for n in group]
     made = _result_views(graph, group)
     results = [r for r in made.values() if r.tensor in outside]
@@ -215,7 +215,7 @@ def _order(v: View) -> Any:
 
 
 def _compile(code: _Code) -> Fused | None:
-    """The compiled function; None where what it gives does not lie as planned. It is run once, on stand-ins."""
+    """Compiles a function and runs it once, on stand-ins. Returns None if its results have another layout than planned."""
     real = torch.utils._python_dispatch._disable_current_modes()
     with real, torch.no_grad(), torch.random.fork_rng([]), torch._C._DisableAutocast():
         with FakeTensorMode() as mode:
@@ -230,7 +230,9 @@ def _compile(code: _Code) -> Fused | None:
             try:
                 compiled = torch._inductor.compile(module, fakes)
             except Exception as error:
-                raise CannotTrace(f"fuse=True: Inductor does not compile a group of calls: {error}") from error
+                raise CannotTrace(
+                    f"fuse=True: Inductor does not compile a group of calls: {error}; leave fuse=True out"
+                ) from error
             fused = Fused(name, compiled, statistics)
             given = fused(*(stand_in(v, torch.device("cpu")) for v in code.operands))
             fits = all(
@@ -242,8 +244,8 @@ def _compile(code: _Code) -> Fused | None:
 
 
 def fuse(graph: Graph, groups: list[Group] | None = None) -> tuple[Graph, list[Group]]:
-    """The graph with one call for each group, and the groups. groups: those of another shape of the same step, which this one
-    has to have as well."""
+    """Returns the graph with one call for each group, and the groups. groups: those of another shape of the same step, which
+    this graph must have too. Raises CannotTrace."""
     wanted = groups if groups is not None else groups_of(graph)
     readers: dict[int, set[int]] = {}
     for number, call in enumerate(graph.calls):
@@ -262,7 +264,7 @@ def fuse(graph: Graph, groups: list[Group] | None = None) -> tuple[Graph, list[G
         if target is None:
             if groups is not None:
                 raise CannotTrace(
-                    "a group of calls that are fused lies otherwise at another shape: leave fuse=True out"
+                    "fuse=True: a group of calls has another layout at another shape; leave fuse=True out"
                 )
             continue
         done.append(group)
@@ -273,7 +275,7 @@ def fuse(graph: Graph, groups: list[Group] | None = None) -> tuple[Graph, list[G
 
 
 def _call(graph: Graph, group: Group, code: _Code, target: Fused) -> Call:
-    """A group's call: its operands are positional, its results those that others read."""
+    """Returns a group's call. Its operands are positional; its results are those that other calls read."""
     calls = [graph.calls[n] for n in group]
     plain = code.operands[: len(code.operands) - code.moved]
     name = f"{calls[0].name} to {calls[-1].name}"

@@ -1,6 +1,6 @@
-"""From a traced fx graph to calls over storages: what is read, made and changed in place, by storage.
+"""Makes calls over storages of a traced fx graph: the tensors that each call reads, makes and changes in place.
 
-A *storage* is a piece of memory; all views of it are one. A *tensor* here is one content of a storage: a call that
+A *storage* is a piece of memory, shared by all its views. A *tensor* here is one content of a storage: a call that
 changes a storage in place makes the storage's next content. Planning knows tensors only; views cost nothing.
 """
 
@@ -19,19 +19,19 @@ aten = torch.ops.aten
 
 PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")  # code that is not the user's
 
-# Batch norm moves its running statistics as a side effect that its schema does not tell: positions of these arguments.
-# A repeat passes None for them: what it computes does not depend on them in training.
+# Operators that update running statistics in place, which their schemas do not declare: positions of these arguments.
+# A repeat passes None for them: in training, the results do not depend on them.
 STATISTICS: dict[Any, tuple[int, ...]] = {
     aten.native_batch_norm.default: (3, 4),
     aten.cudnn_batch_norm.default: (3, 4),
     aten.miopen_batch_norm.default: (3, 4),
 }
-# The functional form gives the new statistics as results 3 and 4. A repeat is this operator, without these arguments: when it
-# runs the statistics may have moved.
+# The functional form returns the new statistics as results 3 and 4. A repeat calls this operator without these arguments, since
+# the statistics may have changed by then.
 REPEATED: dict[Any, tuple[Any, tuple[int, ...]]] = {
     aten._native_batch_norm_legit_functional.default: (aten._native_batch_norm_legit.no_stats, (3, 4)),
 }
-# Operators that take the running statistics and do not read them in training: positions, and that of `training`.
+# Operators that do not read the running statistics in training: their positions, and the position of `training`.
 NOT_READ: dict[Any, tuple[tuple[int, ...], int | None]] = {
     aten.native_batch_norm_backward.default: ((3, 4), 7),
     aten.cudnn_batch_norm_backward.default: ((3, 4), None),
@@ -39,7 +39,7 @@ NOT_READ: dict[Any, tuple[tuple[int, ...], int | None]] = {
 }
 
 
-# In-place operators that change the tensor object and not its content: views, under the object's own name.
+# In-place operators that change the tensor object and not its content: in effect, views.
 METADATA = {
     getattr(aten, name)
     for name in (
@@ -49,12 +49,12 @@ METADATA = {
 
 
 class CannotTrace(RuntimeError):
-    """The step cannot be captured as one graph: where, why, and what to do."""
+    """The step cannot be captured as one graph. The message says where, why, and what to do."""
 
 
 @dataclasses.dataclass(slots=True)
 class Storage:
-    """A piece of memory. `role`: value, input, parameter, state (buffers) or constant; resident ones have `source`."""
+    """A piece of memory. role: value, input, parameter, state (buffers) or constant. Resident storages have a `source`."""
 
     bytes: int
     role: str
@@ -73,7 +73,7 @@ class Tensor:
 
 @dataclasses.dataclass(slots=True)
 class View:
-    """A tensor as a call sees it: which content, and how it lies there."""
+    """A tensor in the form of a call's operand: a content of a storage, and its layout there."""
 
     tensor: int
     size: tuple[int, ...]
@@ -84,14 +84,14 @@ class View:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """In a call's arguments: the number of the batch at this position among its numbers, which comes with each step."""
+    """An argument of a call: the number at this position among the batch's numbers, which each step passes."""
 
     index: int
 
 
 @dataclasses.dataclass(slots=True)
 class Call:
-    """An operator that runs. Leaves of `args` and `kwargs` that are tensors are View; results likewise."""
+    """A call of an operator. Tensors among the leaves of `args`, `kwargs` and `results` are Views."""
 
     name: str
     target: Callable[..., Any]
@@ -100,8 +100,8 @@ class Call:
     reads: list[int]  # tensors, each once
     makes: list[int]  # tensors in storages of their own, in the order of the results
     changes: list[tuple[int, int]]  # (tensor before, tensor after) in one storage
-    results: list[View | None]  # by position, None where it is no tensor of its own storage
-    node: Node | None  # where it comes from
+    results: list[View | None]  # by position; None for a result that is not a tensor
+    node: Node | None  # its node in the traced graph
     random: bool = False
     statistics: tuple[int, ...] = ()  # arguments that a repeat replaces by None
     backward: bool = False
@@ -115,7 +115,7 @@ class Graph:
     storages: list[Storage]
     tensors: list[Tensor]
     calls: list[Call]
-    inputs: list[View | None]  # by placeholder; None where it is no tensor
+    inputs: list[View | None]  # by placeholder; None for one that is not a tensor
     outputs: list[Any]  # View, or a constant
     last: dict[int, int]  # storage -> its last tensor
 
@@ -123,7 +123,7 @@ class Graph:
         return self.storages[self.tensors[tensor].storage]
 
     def views(self) -> dict[int, list[View]]:
-        """All views of each tensor, wherever they stand."""
+        """Returns all views of each tensor: in arguments, results and outputs."""
         found: dict[int, list[View]] = {}
         trees = [(c.args, c.kwargs, c.results) for c in self.calls]
         for x in pytree.tree_leaves((trees, self.outputs), is_leaf=lambda x: isinstance(x, View)):
@@ -132,17 +132,17 @@ class Graph:
         return found
 
     def device_of(self, call: Call) -> torch.device:
-        """Where a call makes or changes something."""
+        """Returns the device on which a call makes or changes a tensor."""
         return self.storage_of((call.makes or [new for _, new in call.changes])[0]).device
 
     def strip(self) -> None:
-        """Drops the traced module and its fake tensors, which only the backend and messages need: they are most of its memory."""
+        """Drops the traced module and its fake tensors, which take most of the memory; only the backend and messages need them."""
         self.module = None
         for call in self.calls:
             call.node = None
 
     def print(self) -> str:
-        """One line a call."""
+        """Returns one line for each call."""
         lines = []
         for call in self.calls:
             made = ", ".join(f"t{t}" for t in call.makes)
@@ -156,13 +156,13 @@ def is_random(target: Any) -> bool:
 
 
 def unread(node: Node) -> tuple[int, ...]:
-    """Positions of the arguments that the operator takes and does not read."""
+    """Returns the positions of arguments that the operator takes but does not read."""
     positions, training = NOT_READ.get(node.target, ((), None))
     return positions if training is None or node.args[training] else ()
 
 
 def user_line(node: Node) -> str:
-    """The line of the user's code that a node comes from, as well as it is known."""
+    """Returns the line of the user's code that a node comes from; without a stack trace, the node's name."""
     trace = node.meta.get("stack_trace")
     if not trace:
         return node.name
@@ -174,7 +174,7 @@ def user_line(node: Node) -> str:
 
 
 def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The arguments that an operator changes in place, by its schema."""
+    """Returns the arguments that an operator changes in place, by its schema."""
     schema = getattr(target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []
@@ -188,8 +188,8 @@ def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
 
 
 def _only_moved(statistics: Any) -> bool:
-    """Whether a running statistic is a buffer that nothing in the step reads: batch norms move it, and their gradients take it
-    without a look."""
+    """Returns whether a running statistic is a buffer that nothing in the step reads: batch norms update it, and their gradients
+    take it without reading it."""
     if not isinstance(statistics, Node):
         return True
     if statistics.op != "placeholder":
@@ -205,12 +205,12 @@ def _only_moved(statistics: Any) -> bool:
 
 
 def _key(value: torch.Tensor) -> int:
-    """The identity of a tensor's storage, while it is alive: the graph's fake values are."""
+    """Returns the identity of a tensor's storage, which is valid while the tensor is alive, as the graph's fake values are."""
     return value.untyped_storage()._cdata
 
 
 def _end(value: torch.Tensor) -> int:
-    """Bytes from the beginning of its storage to the end of its last element."""
+    """Returns the bytes from the beginning of its storage to the end of its last element."""
     if value.numel() == 0:
         return 0
     last = int(value.storage_offset()) + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
@@ -229,21 +229,21 @@ class _Builder:
         self.current: list[int] = []  # storage -> its tensor now
         self.values: dict[Node, Any] = {}  # node -> fake value
         self.places: dict[Node, Any] = {}  # node -> storage, or a list of them
-        self.ends: dict[int, int] = {}  # storage of a value -> bytes that its call made
+        self.ends: dict[int, int] = {}  # storage of a value -> bytes that its call wrote
 
     def storage(self, value: torch.Tensor, role: str, name: str, source: Any = None) -> int:
         size = int(value.untyped_storage().nbytes())
         if (
             source is not None and role in ("input", "value") and value.numel() > 0
-        ):  # it may be a piece of something large
+        ):  # it may be a part of a larger tensor
             size = _end(value) - int(value.storage_offset()) * value.element_size()
         self.storages.append(Storage(size, role, name, value.device, source))
         self.current.append(self.tensor(len(self.storages) - 1, 0))
         return len(self.storages) - 1
 
     def outer(self, value: torch.Tensor, role: str, name: str, source: Any) -> int:
-        """Parameters, buffers and constants that share memory are one storage."""
-        if role in ("input", "value"):  # comes from elsewhere in each step
+        """Returns the storage of a resident value. Parameters, buffers and constants that share memory have one storage."""
+        if role in ("input", "value"):  # has other memory in each step
             return self.storage(value, role, name, source)
         if _key(value) not in self.outside:
             self.outside[_key(value)] = self.storage(value, role, name, source)
@@ -262,7 +262,7 @@ class _Builder:
         if isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
             raise self.refuse(
                 node,
-                f"{node.target} gives a lazy conjugate or negative; make it real with .resolve_conj() or .resolve_neg()",
+                f"{node.target} gives a lazy conjugate or negative: make it real with .resolve_conj() or .resolve_neg()",
             )
 
     def refuse(self, node: Node, why: str) -> CannotTrace:
@@ -276,7 +276,9 @@ class _Builder:
             if isinstance(value, torch.Tensor):
                 return self.view(value, self.places[x])
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                raise self.refuse(node, "the shape of a tensor depends on data; Neap plans for fixed shapes")
+                raise self.refuse(
+                    node, "the shape of a tensor depends on data, and a plan needs fixed shapes: use a mask"
+                )
             return value
 
         return pytree.tree_map(leaf, tree, is_leaf=lambda x: isinstance(x, Node))
@@ -286,20 +288,21 @@ class _Builder:
         several = isinstance(value, (list, tuple))
         results = list(value) if several else [value]
         if node.kwargs.get("generator") is not None:
-            raise self.refuse(node, f"{node.target} draws from a generator of its own; Neap knows the default one only")
+            raise self.refuse(node, f"{node.target} draws from a generator of its own: use the default generator")
         for v in results:
             self.check(node, v)
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(
-                    node, f"{node.target} gives a number that depends on data (.item(), nonzero, ...); keep it a tensor"
+                    node,
+                    f"{node.target} gives a number that depends on data (.item(), nonzero, ...): keep it in a tensor",
                 )
             if isinstance(v, torch.Tensor) and v.layout != torch.strided:
                 raise self.refuse(
                     node,
-                    f"{node.target} gives a {v.layout} tensor; Neap plans dense ones (nn.Embedding(sparse=False), ...)",
+                    f"{node.target} gives a {v.layout} tensor: use dense tensors (nn.Embedding(sparse=False), ...)",
                 )
-        # What shows an operand's memory lies there. All else has memory of its own, each result by itself: whether two
-        # results share it fake tensors do not tell reliably.
+        # A result that is a view of an operand has the operand's storage. Each other result has a storage of its own: fake
+        # tensors do not show reliably whether two results share memory.
         operands = {
             _key(self.values[n]): self.places[n]
             for n in node.all_input_nodes
@@ -318,7 +321,7 @@ class _Builder:
         if statistics and not node.args[5]:
             statistics = ()
         if not all(_only_moved(node.args[i]) for i in statistics):
-            # Made in the step, or read by others: changed like anything else.
+            # Statistics that the step makes or reads count as changed in place.
             written += [node.args[i] for i in statistics if isinstance(node.args[i], Node)]
             statistics = ()
         not_read = unread(node)
@@ -333,7 +336,7 @@ class _Builder:
             if self.own_inputs and held.role in ("input", "constant"):
                 raise self.refuse(
                     node,
-                    f"{node.target} changes {held.name} in place, which is neither the model's nor made in the step: clone it",
+                    f"{node.target} changes {held.name} in place, which belongs neither to the model nor to the step: clone it",
                 )
             if (
                 storage in self.ends
@@ -373,20 +376,20 @@ class _Builder:
         )
 
     def reshaped(self, node: Node, value: torch.Tensor, place: int | None) -> None:
-        """An in-place call after which the tensor lies otherwise: the node is a view of the memory that it shows now."""
+        """Takes an in-place call that changes a tensor's layout: the node becomes a view of the memory that it shows now."""
         subject = self.places[node.args[0]]
         held = self.storages[subject]
         if held.role != "value" and self.own_inputs and node.target.overloadpacket is not aten.detach_:
             raise self.refuse(
                 node,
-                f"{node.target} changes how {held.name} lies, which is there before the step; "
-                "a captured step cannot do that: call it on a view of it (transpose, squeeze, ...), or do it before the step",
+                f"{node.target} changes the layout of {held.name}, which exists before the step: "
+                "use a view of it (transpose, squeeze, ...), or do this before the step",
             )
         grows = place is None or _end(value) > self.ends.get(place, held.bytes)
         if grows:
             raise self.refuse(
                 node,
-                f"{node.target} makes the memory of a tensor larger; a captured step cannot do that: make a new tensor",
+                f"{node.target} makes the memory of a tensor larger, which a captured step cannot do: make a new tensor",
             )
         self.places[node] = place
 
@@ -424,15 +427,15 @@ class _Builder:
 def build_graph(
     module: torch.fx.GraphModule, roles: list[tuple[str, str]], own_inputs: bool = True, real: list[torch.Tensor] = ()
 ) -> Graph:
-    """The calls of a traced module. roles: (role, name) of each placeholder. own_inputs: inputs may not be changed. real: the
-    tensors that the first placeholders mean: constants in their memory are these. Raises CannotTrace."""
+    """Returns the graph of a traced module. roles: (role, name) of each placeholder. own_inputs: inputs must not be changed. real:
+    the real tensors of the first placeholders; constants in their memory are these. Raises CannotTrace."""
     graph = _Builder(module, roles, own_inputs, real).build()
     _drop_dead(graph)
     return graph
 
 
 def _drop_dead(graph: Graph) -> None:
-    """Calls whose results nobody reads are left out; what changes a resident storage stays."""
+    """Removes calls whose results nothing reads. Random calls and calls that change a resident storage stay."""
     wanted = {o.tensor for o in graph.outputs if isinstance(o, View)}
     wanted |= {t for s, t in graph.last.items() if graph.storages[s].role != "value"}
     calls = []
@@ -444,7 +447,7 @@ def _drop_dead(graph: Graph) -> None:
 
 
 def mark_passes(graph: Graph, forward: Iterable[int]) -> None:
-    """Calls that none of the tensors `forward` depends on are the backward pass."""
+    """Marks the calls on which none of the tensors `forward` depends as the backward pass."""
     wanted = set(forward)
     wanted |= {t for s, t in graph.last.items() if graph.storages[s].role != "value"}
     for call in reversed(graph.calls):

@@ -1,4 +1,4 @@
-"""Large vocabularies: the last linear layer and its cross entropy in chunks of rows, so that the logits are never whole."""
+"""Large vocabularies: the last linear layer and its cross entropy in chunks of rows, so that all logits never exist at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.nn import functional as F
 
 from .graph import CannotTrace
 
-CHUNK_BYTES = 16 << 20  # of the logits of a chunk in f32, where the number of rows is not given
+CHUNK_BYTES = 16 << 20  # logits of a chunk in f32, if the number of rows is not given
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """The sum of the cross entropies of `hidden` [N, D] times `weight` [V, D], for labels [N]. The gradients are made with the
-    loss, chunk by chunk, since the logits are there then; backward multiplies them by what comes in."""
+    """The sum of the cross entropies of the logits hidden [N, D] times weight [V, D], for labels [N]. Forward computes the gradients
+    with the loss, chunk by chunk, since it has the logits; backward multiplies them by the incoming gradient."""
 
     @staticmethod
     def forward(
@@ -67,16 +67,19 @@ def chunked_cross_entropy(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """F.cross_entropy(F.linear(hidden, weight, bias).float(), labels), `chunk` rows at a time; the logits are never whole.
+    """Returns F.cross_entropy(F.linear(hidden, weight, bias).float(), labels), computed `chunk` rows at a time, so that all logits
+    never exist at once.
 
-    hidden: [..., D]; weight: [V, D]; labels: [...], of the same leading sizes, `ignore_index` if none exists; bias: [V].
-    chunk: rows; None: as many as make 16 MiB of logits. reduction: "mean" over labels that count, or "sum". In eager PyTorch
-    and in a captured step the same bits. It is differentiated once."""
+    hidden: [..., D]; weight: [V, D]; labels: [...], with the leading sizes of hidden, `ignore_index` where there is no label;
+    bias: [V]. chunk: rows; None: the rows of 16 MiB of logits. reduction: "mean" over the labels that count, or "sum".
+
+    Gives the same bits in eager PyTorch and in a captured step. Can be differentiated once. Raises ValueError."""
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"chunked_cross_entropy: reduction is 'mean' or 'sum', not {reduction!r}")
+        raise ValueError(f"chunked_cross_entropy: reduction must be 'mean' or 'sum' (got {reduction!r})")
     if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[1]:
         raise ValueError(
-            f"chunked_cross_entropy: hidden {tuple(hidden.shape)}, weight {tuple(weight.shape)} and labels {tuple(labels.shape)} do not fit together"
+            f"chunked_cross_entropy: shapes must be hidden [..., D], weight [V, D], labels [...] (got {tuple(hidden.shape)}, {tuple(weight.shape)}, "
+            f"{tuple(labels.shape)})"
         )
     rows = chunk or max(CHUNK_BYTES // (4 * weight.shape[0]), 1)
     kind = hidden.device.type
@@ -89,7 +92,7 @@ def chunked_cross_entropy(
 
 
 class _Logits:
-    """The logits of a head that are not computed: what a language model's loss does with them is done to the hidden values."""
+    """Logits of a head that are not computed: views that a language model's loss takes of them are taken of the hidden values."""
 
     def __init__(self, hidden: torch.Tensor, head: nn.Linear, rows: int | None, dtype: torch.dtype):
         self.hidden, self.head, self.rows, self.dtype = hidden, head, rows, dtype
@@ -148,7 +151,7 @@ class _Logits:
 
     def _refused(self, what: str) -> CannotTrace:
         return CannotTrace(
-            f"chunk_head: the logits are used for {what}, so that they have to be whole: only cross entropy takes them in chunks; leave chunk_head out"
+            f"chunk_head: the logits are used for {what}; only cross entropy can take them in chunks: leave chunk_head out"
         )
 
     @classmethod
@@ -182,7 +185,8 @@ class _Logits:
 
 
 def find_head(model: nn.Module, name: str | None) -> nn.Linear:
-    """The linear layer that makes the logits: by name, as the model says itself (transformers), or the widest one."""
+    """Returns the linear layer that makes the logits: the one with this name, the model's own answer (transformers), or the widest
+    one. Raises TypeError if it is not a plain nn.Linear."""
     if name is not None:
         head = model.get_submodule(name)
     elif callable(getattr(model, "get_output_embeddings", None)):
@@ -192,15 +196,15 @@ def find_head(model: nn.Module, name: str | None) -> nn.Linear:
         head = max(linears, key=lambda m: m.out_features, default=None)
     if type(head) is not nn.Linear:
         raise TypeError(
-            f"chunk_head: the layer that makes the logits is a {type(head).__name__}; only a plain nn.Linear is taken in chunks"
+            f"chunk_head: the layer that makes the logits must be a plain nn.Linear (got a {type(head).__name__})"
         )
     return head
 
 
 @contextlib.contextmanager
 def chunked_head(model: nn.Module, chunk: bool | int | str | None) -> Iterator[None]:
-    """While it is on, the model's head gives logits that cross entropy computes in chunks. chunk: True, the rows of a chunk, or
-    the name of the layer."""
+    """While entered, the model's head returns logits that cross entropy computes in chunks. chunk: True, the rows of a chunk, or the
+    name of the layer."""
     if chunk is None or chunk is False:
         yield
         return

@@ -1,4 +1,4 @@
-"""What a model and a loss function hold beside tensors: numbers, texts and settings, which a captured step has built in."""
+"""Numbers, texts and settings of a model and a loss function, which are constants of a captured step."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .graph import PACKAGES
 
 SIMPLE = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.device)
 DEPTH = 4  # of containers and objects inside each other
-MOST = 2000  # items of a container that are looked at
-# Of a module: what is taken by itself, or is about hooks.
+MOST = 2000  # items of a container that are compared
+# Attributes of a module that are read separately, or concern hooks.
 NOT_SETTINGS = {
     "training",
     "_parameters",
@@ -36,7 +36,7 @@ class _Walk:
         self.known: set[int] = set()
 
     def note(self, path: tuple[Any, ...], value: Any) -> None:
-        """1, 1.0 and True are three values; NaN is one."""
+        """Adds an item. 1, 1.0 and True are different values; NaN equals itself."""
         self.items.append((path, type(value), value if value == value else repr(value)))
 
     def take(self, path: tuple[Any, ...], x: Any, depth: int = DEPTH) -> None:
@@ -75,7 +75,7 @@ class _Walk:
                 self.take((*path, key), value, depth - 1)
 
     def function(self, path: tuple[Any, ...], f: types.FunctionType, depth: int) -> None:
-        """What the user's own function has around it; a library's functions are known not to change."""
+        """Adds the closure, defaults and globals of the user's own function; assumes that a library's functions do not change."""
         if any(root in f.__code__.co_filename for root in PACKAGES) or "site-packages" in f.__code__.co_filename:
             return
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=False):
@@ -93,7 +93,7 @@ class _Walk:
 
 
 def held(model: nn.Module, loss_fn: Callable[..., Any]) -> list[Item]:
-    """Of each its path, type and value, all hashable; in the same order for the same model."""
+    """Returns path, type and value of each setting, all hashable, in the same order for the same model."""
     walk = _Walk()
     for name, module in model.named_modules():
         walk.note((name,), id(module))
@@ -119,7 +119,7 @@ def name_of(path: tuple[Any, ...]) -> str:
 
 
 def changed(before: list[Item], after: list[Item]) -> Iterator[str]:
-    """The names of what has another value, is new or is gone."""
+    """Yields the names of settings that have another value, are new or are gone."""
     old = {path: (kind, value) for path, kind, value in before}
     new = {path: (kind, value) for path, kind, value in after}
     for path, item in new.items():

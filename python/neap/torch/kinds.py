@@ -1,4 +1,4 @@
-"""Kinds of batches, which are alike but for their shapes, and the steps that were captured of each."""
+"""Kinds of batches, which differ in their shapes only, and the captured steps of each kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .captured import Steps
 from .family import Fit, Shapes, between, moving
 from .held import Item
 
-ATTENTION_KERNELS = (  # what scaled_dot_product_attention may choose from
+ATTENTION_KERNELS = (  # the kernels that scaled_dot_product_attention may choose
     torch.backends.cuda.flash_sdp_enabled,
     torch.backends.cuda.mem_efficient_sdp_enabled,
     torch.backends.cuda.math_sdp_enabled,
@@ -22,8 +22,8 @@ ATTENTION_KERNELS = (  # what scaled_dot_product_attention may choose from
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """What a captured step is for, within its kind: how the batch's tensors lie, the weight of a part's loss, and the batch's
-    numbers (none where they come with each step)."""
+    """The batch of a captured step, within its kind: shapes and strides of its tensors, the weight of a part's loss, and its numbers
+    (none if each step passes its own)."""
 
     shapes: Shapes
     strides: Shapes
@@ -35,7 +35,7 @@ class Place:
 
 
 class Kind:
-    """Batches that are alike but for their shapes."""
+    """Batches that differ in their shapes only."""
 
     def __init__(self, signature: list[Any], settings: list[Item]):
         self.signature, self.settings = signature, settings
@@ -43,16 +43,16 @@ class Kind:
         self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
         self.fits: dict[Any, tuple[int, Fit | None]] = {}
         self.unforeseen: list[Place] = []
-        self.unproven: set[Steps] = set()  # other numbers of the batch make other calls there
+        self.unproven: set[Steps] = set()  # their calls depend on the batch's numbers
 
     def add(self, place: Place, steps: Steps, vector: list[Any]) -> None:
-        """A capture. `vector`: the numbers of its calls."""
+        """Adds a capture. vector: the numbers of its calls."""
         if steps.given:
             place, vector = place.free(), steps.with_numbers(vector, steps.first_numbers)
         self.captured[place] = steps, vector
 
     def free(self, steps: Steps) -> None:
-        """From now on the batch's numbers come with each step."""
+        """From now on, each step of `steps` passes its own numbers."""
         captured, self.captured = self.captured, {}
         self.fits.clear()
         for place, (of, vector) in captured.items():
@@ -62,7 +62,7 @@ class Kind:
                 self.captured[place] = of, vector
 
     def find(self, place: Place) -> tuple[Steps, list[Any]] | None:
-        """The steps and numbers of a place that was captured, or lies between captured ones; of a place without numbers first."""
+        """Returns the steps and the vector of a place that was captured or is between captured ones; tries it without numbers first."""
         found = self._find(place.free()) if place.numbers else None
         return found if found is not None else self._find(place)
 
@@ -111,7 +111,7 @@ def place_of(leaves: list[Any], weight: float | int) -> Place:
 
 
 def leaf_of(x: Any) -> Any:
-    """What a leaf of the batch brings to the kind."""
+    """Returns the part of the kind's key that a leaf of the batch contributes."""
     if isinstance(x, torch.Tensor):
         return type(x), x.dim(), x.dtype, x.device, x.requires_grad
     if is_number(x):
@@ -120,7 +120,7 @@ def leaf_of(x: Any) -> Any:
 
 
 def modes() -> tuple[Any, ...]:
-    """Settings of PyTorch that captured calls depend on."""
+    """Returns the settings of PyTorch on which captured calls depend."""
     return (
         tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d)),
         torch.get_num_threads(), torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(),

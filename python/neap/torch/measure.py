@@ -1,4 +1,4 @@
-"""What calls cost: seconds, what they allocate, and what bypasses PyTorch's allocator; each distinct call once."""
+"""Costs of calls: seconds, allocated bytes, and bytes outside PyTorch's allocator. Each distinct call is measured once."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ from .graph import Call, CannotTrace, Graph, View, user_line
 
 aten = torch.ops.aten
 
-# Costs of calls that are not run: two cores of a current processor.
+# Speeds for the costs of calls that are not run: two cores of a current processor.
 FLOPS_PER_SECOND = 3e11
 BYTES_PER_SECOND = 2.5e10
 SECONDS_A_CALL = 5e-6
 
 TIMED_RUNS = 4
-TIMED_SECONDS = 0.04  # no further run of a call after so long
-CACHE_FILE = "torch-4.sqlite"  # another number for another form of what is in it
+TIMED_SECONDS = 0.04  # after this time, a call does not run again
+CACHE_FILE = "torch-4.sqlite"  # the number changes with the format
 
 
 @dataclasses.dataclass
 class Cost:
-    """Of one call. `made`: which allocation of the call each result of its own is (-1: none was seen)."""
+    """The cost of one call. made: for each tensor that it makes, the number of its allocation (-1: none was seen)."""
 
     seconds: float
     scratch: int = 0
     made: list[int] = dataclasses.field(default_factory=list)
-    bypass: int = 0  # bytes that it takes at most from the heap beside PyTorch's allocator, while it runs
-    retained: int = 0  # and keeps afterwards, from the first time on (kernels, packed buffers)
-    # Which of its results are to be copied to a place of their own: they share memory with others, or hold more than they show.
+    bypass: int = 0  # peak bytes from the heap outside PyTorch's allocator while it runs
+    retained: int = 0  # bytes that it keeps there after its first run (kernels, packed buffers)
+    # Results to copy to memory of their own: they share memory with others, or their storage is larger than the view.
     copied: list[int] = dataclasses.field(default_factory=list)
-    absent: list[int] = dataclasses.field(default_factory=list)  # and which are None, though fake tensors say otherwise
-    # How its results lie: position, size, strides, type. PyTorch's fake tensors are not always right about it.
+    # Results that are None, though fake tensors say otherwise.
+    absent: list[int] = dataclasses.field(default_factory=list)
+    # Layouts of its results: position, size, strides, type. PyTorch's fake tensors are sometimes wrong about these.
     real: list[tuple[int, list[int], list[int], str]] = dataclasses.field(default_factory=list)
 
 
-# Calls that allocate by what integers hold: arguments whose stand-ins are ones, with which they allocate most. A bag of size 0 has
-# no gradient.
+# Calls whose allocations depend on the values of integers: the arguments whose stand-ins are ones, which give the most bytes. A
+# bag of size 0 has no gradient.
 ONES: dict[Any, tuple[int, ...]] = {
     aten._embedding_bag_backward.default: (4,),
     aten._embedding_bag_dense_backward.default: (3,),
@@ -73,7 +74,7 @@ def _text(x: Any) -> str:
 
 
 def key_of(target: Any, args: Any, kwargs: Any) -> str:
-    """Equal for calls that do the same work. Tensors are views, or fake."""
+    """Returns a key that is equal for calls that do the same work. Tensors are Views or fake tensors."""
     return f"{target} {_text(args)} {_text(kwargs)}"
 
 
@@ -82,7 +83,7 @@ def call_key(call: Call) -> str:
 
 
 def machine(device: str, threads: int) -> str:
-    """What measured costs hold for."""
+    """Returns a description of the machine and the settings for which measured costs are valid."""
     where = _hardware(device, threads)
     if device.startswith("cuda"):  # kernels and their scratch memory are chosen by these
         cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
@@ -106,7 +107,7 @@ def _hardware(device: str, threads: int) -> str:
 
 
 class Cache:
-    """Measured costs in a file, by machine and call; where it cannot be used, as if there were none."""
+    """Measured costs in a file, by machine and call. Without access to the file, the cache is empty and keeps nothing."""
 
     def __init__(self) -> None:
         self.file: sqlite3.Connection | None = None
@@ -121,7 +122,7 @@ class Cache:
                 )
 
     def find(self, machine: str) -> dict[str, Any]:
-        """What is known on the machine: call -> its cost, as a dict."""
+        """Returns the costs known on the machine: call -> cost, as a dict."""
         if self.file is None:
             return {}
         with contextlib.suppress(sqlite3.Error, ValueError):
@@ -130,11 +131,11 @@ class Cache:
         return {}
 
     def costs(self, machine: str) -> dict[str, Cost]:
-        """The costs of calls that are known on the machine. They are read once while nobody else writes."""
+        """Returns the costs of calls known on the machine: call -> Cost, without those of updates."""
         return {call: Cost(**cost) for call, cost in self.find(machine).items() if not call.startswith("update ")}
 
     def add(self, machine: str, costs: dict[str, Any]) -> None:
-        """costs: call -> a dataclass."""
+        """Writes costs: call -> a dataclass."""
         if self.file is None or not costs:
             return
         rows = [(machine, call, json.dumps(dataclasses.asdict(cost))) for call, cost in costs.items()]
@@ -150,17 +151,17 @@ class Cache:
 
 
 def _extent(view: View) -> int:
-    """Elements from the first to the last that a view shows."""
+    """Returns the number of elements from the first to the last element of a view."""
     return 1 + sum((n - 1) * s for n, s in zip(view.size, view.stride, strict=True)) if math.prod(view.size) > 0 else 0
 
 
 def _lie_alike(stride: Sequence[int], view: View) -> bool:
-    """Whether each element is where the view has it: the stride of a dimension of one element does not count."""
+    """Returns whether strides give each element the place that it has in the view. Dimensions of one element do not count."""
     return 0 in view.size or all(n == 1 or a == b for n, a, b in zip(view.size, stride, view.stride, strict=True))
 
 
 def stand_in(view: View, device: torch.device) -> torch.Tensor:
-    """A tensor that lies as the view does, with harmless content."""
+    """Returns a tensor with the view's layout and harmless content."""
     base = torch.empty(_extent(view), dtype=view.dtype, device=device)
     base.fill_(0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0)
     return base.as_strided(view.size, view.stride)
@@ -183,16 +184,16 @@ def _clock(device: torch.device) -> Callable[[], float]:
 
 @contextlib.contextmanager
 def _forked_draws(device: torch.device) -> Iterator[None]:
-    """Puts the generators of the CPU and of the device back at the end. Other devices are not touched: asking for a generator
-    of CUDA makes a context, which takes memory there."""
+    """Restores the generators of the CPU and of the device at the end. Does not touch other devices: reading a generator of CUDA
+    makes a context, which takes memory there."""
     with torch.random.fork_rng([device.index or 0] if device.type == "cuda" else []):
         yield
 
 
 @contextlib.contextmanager
 def heap_counted(device: torch.device) -> Iterator[Any]:
-    """Counts what a step on the device takes from the heap beside PyTorch's allocator, where that can be done: gives the library,
-    or None. Of a step elsewhere the heap is no part of the device's memory."""
+    """Counts the bytes that a step on the CPU takes from the heap outside PyTorch's allocator. Gives the library, or None if it
+    cannot count. For other devices gives None: the heap is not part of the device's memory."""
     library = allocator.library() if device.type == "cpu" else None
     if library is None or not library.neap_heap_counts():
         yield None
@@ -205,7 +206,7 @@ def heap_counted(device: torch.device) -> Iterator[Any]:
 
 
 def _live_bytes(device: torch.device, heap: Any) -> int:
-    """Of the caching allocator of CUDA; else of the heap beside PyTorch's allocator."""
+    """Returns the live bytes of CUDA's caching allocator; on the CPU, of the heap outside PyTorch's allocator."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     return heap.neap_heap_live() if heap else 0
@@ -214,8 +215,8 @@ def _live_bytes(device: torch.device, heap: Any) -> int:
 def measured(
     run: Callable[[], Any], device: torch.device, heap: Any, made: Callable[[Any], list[int]], runs: int = TIMED_RUNS
 ) -> Cost:
-    """Runs a call a few times. made(result): the addresses of the results that have storages of their own. On CUDA the counters
-    of the caching allocator tell what is scratch and what stays (a workspace of cuBLAS); its peak is reset."""
+    """Runs a call a few times and returns its cost. made(result): returns the addresses of results with storages of their own. On
+    CUDA, the counters of the caching allocator give scratch and retained bytes (a workspace of cuBLAS); resets its peak."""
     clock = _clock(device)
     on_cuda = device.type == "cuda"
     before = _live_bytes(device, heap)
@@ -252,8 +253,8 @@ def measured(
 
 
 def _own_bytes(result: Any, own: list[int]) -> int:
-    """Of the results at the addresses `own`, in blocks of CUDA's caching allocator. A storage that several results share is none of
-    their own: they are copied out of it, and until then it is scratch."""
+    """Returns the bytes of the results at the addresses `own`, in blocks of CUDA's caching allocator. A storage that several results
+    share does not count: results are copied out of it, and until then it is scratch."""
     storages = {
         t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in result_tensors(result) if t is not None
     }
@@ -261,11 +262,11 @@ def _own_bytes(result: Any, own: list[int]) -> int:
 
 
 class FakeIsWrong(CannotTrace):
-    """A call's results lie otherwise than fake tensors say, and views of them are taken: the step is to be traced again."""
+    """A call's results have another layout than fake tensors say, and views of them exist: the step must be traced again."""
 
     def __init__(self, key: str, call: Call, real: list[tuple[int, list[int], list[int], str]]):
         super().__init__(
-            f"{call.target} gives {real}, and fake tensors say otherwise: the step cannot be planned; please report it"
+            f"{call.target} gives {real}, but PyTorch's fake tensors say otherwise: the step cannot be planned; please report it"
         )
         self.key, self.real = key, {position: tuple(rest) for position, *rest in real}
 
@@ -274,13 +275,13 @@ class _Measurer:
     """Measures the calls of a graph, in their order."""
 
     def __init__(self, graph: Graph, device: torch.device, heap: Any, strict: bool = False):
-        """strict: a graph whose fake tensors are wrong is to be traced again (FakeIsWrong); else it is corrected, where that can
-        be done."""
+        """strict: raises FakeIsWrong if fake tensors are wrong, so that the graph is traced again; else the graph is corrected, if
+        that is possible."""
         self.strict = strict
         self.graph, self.device, self.heap = graph, device, heap
         self.views = graph.views()
         self.makers = {t: call for call in graph.calls for t in call.makes}
-        self.own_integers = False  # stand-ins for integers are the results of the calls that make them
+        self.own_integers = False  # True: stand-ins of integers are results of the calls that make them
 
     def _content(self, x: Any) -> Any:
         if not is_view(x):
@@ -289,11 +290,11 @@ class _Measurer:
         seed = maker is not None and maker.random and x.dtype in (torch.int64, torch.uint64)
         integers = (
             x.dtype == torch.uint8
-            or seed  # attention's: some kernels have it in the CPU's memory, beside results on a device
+            or seed  # of attention: some kernels have it in CPU memory, with results on a device
             or (self.own_integers and not x.dtype.is_floating_point and not x.dtype.is_complex)
         )
         if integers and maker is not None and maker.target != torch.ops.aten.empty.memory_format:
-            # Bytes that only the two operators understand: they have to be the maker's own.
+            # Bytes that only the two operators understand: they must come from the maker.
             for view, tensor in zip(maker.results, result_tensors(self._run(maker)()), strict=False):
                 if view is not None and view.tensor == x.tensor:
                     return tensor
@@ -336,25 +337,26 @@ class _Measurer:
         return cost
 
     def _with_own_integers(self, call: Call, made: Callable[[Any], list[int]], runs: int) -> Cost:
-        """Of a call that does not take any integers: those that its makers give (pivots, sorted indices)."""
+        """As cost, for a call that fails with other integers: runs it with those of the calls that make them (pivots, indices)."""
         self.own_integers = True
         try:
             return measured(self._run(call), self.device, self.heap, made, runs)
         except Exception as error:
             raise CannotTrace(
-                f"{user_line(call.node) if call.node is not None else call.name}: {call.target} does not run on stand-ins of its operands, so "
-                f"that it is not measured: {error}"
+                f"{user_line(call.node) if call.node is not None else call.name}: {call.target} fails with stand-ins of its operands and "
+                f"cannot be measured: {error}"
             ) from error
         finally:
             self.own_integers = False
 
     def correct(self, call: Call, cost: Cost) -> bool:
-        """The graph as the operator really is; whether fake tensors were wrong. Only what is passed on whole can be corrected."""
+        """Corrects the graph by the operator's real results; returns whether fake tensors were wrong. Raises FakeIsWrong if other
+        views of a wrong result exist."""
         crooked = bool(cost.absent)
         for i in cost.absent:
             if len(self.views.get(call.makes[i], [])) > 1:
                 raise RuntimeError(
-                    f"{call.target} gives None where PyTorch's fake tensors have a tensor, and it is read: the step cannot be planned; "
+                    f"{call.target} gives None, but PyTorch's fake tensors have a tensor, which is read: the step cannot be planned; "
                     "please report it"
                 )
             self.graph.storage_of(call.makes[i]).bytes = 0
@@ -386,9 +388,9 @@ def measure(
     crooked: list[int] | None = None,
     strict: bool = False,
 ) -> list[Cost]:
-    """The cost of each call of the graph, on this machine; what the cache does not have is run. like: a graph of the same
-    skeleton with its costs: seconds are then those by bytes, and a call is run for its allocations alone. crooked: takes the
-    calls about whose results fake tensors are wrong. strict: as _Measurer."""
+    """Returns the cost of each call of the graph on this machine; runs the calls that the cache does not have. like: a graph of the
+    same skeleton and its costs, which give the seconds in proportion to bytes; calls then run for their allocations only.
+    crooked: receives the numbers of calls for which fake tensors are wrong. strict: as _Measurer."""
     devices = {s.device for s in graph.storages if s.bytes > 0}
     device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
     where = machine(str(device), torch.get_num_threads())
@@ -396,7 +398,7 @@ def measure(
     fresh: dict[str, Cost] = {}
     scaled: dict[str, Cost] = {}
     costs = []
-    real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls while fake tensors are on
+    real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls this with fake tensors on
     with real, _forked_draws(device), below_autograd(), heap_counted(device) as heap:
         measurer = _Measurer(graph, device, heap, strict)
         for number, call in enumerate(graph.calls):
@@ -417,7 +419,7 @@ def measure(
 
 
 def correct(graph: Graph, calls: list[int]) -> None:
-    """Corrects the results of some calls by running them once, as `measure` does for all."""
+    """Corrects the results of some calls: runs them once, as `measure` does for all."""
     if not calls:
         return
     device = graph.device_of(graph.calls[calls[0]])
@@ -434,14 +436,14 @@ def _moved_bytes(graph: Graph, call: Call) -> int:
 
 @contextlib.contextmanager
 def below_autograd() -> Iterator[None]:
-    """As kernels run in eager training: gradients are enabled, which some kernels ask for (oneDNN's LSTM keeps its workspace
-    only then), and nothing is recorded. What was cast when the step was captured is not cast again."""
+    """Runs kernels as eager training does: gradients are enabled, which some kernels read (oneDNN's LSTM keeps its workspace only
+    then), and nothing is recorded. Autocast is off, since casts are calls of the captured step."""
     with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
         yield
 
 
 def as_dispatched() -> Callable[[], Any]:
-    """What makes contexts in which PyTorch dispatches as it does now: for an optimizer's own code inside `below_autograd`."""
+    """Returns a maker of contexts in which PyTorch dispatches as it does now: for an optimizer's code inside `below_autograd`."""
     include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     return lambda: torch._C._ForceDispatchKeyGuard(include, exclude)
 
@@ -449,9 +451,9 @@ def as_dispatched() -> Callable[[], Any]:
 # ---- By counting ----
 
 
-# Calls that copy their operands and results into another layout, as PyTorch's kernels for the CPU do.
+# Calls whose kernels on the CPU copy operands and results into another layout.
 RELAYOUT = (aten.convolution.default, aten.convolution_backward.default)
-# Calls that make a value of the size of their first result beside it.
+# Calls whose scratch is as large as their first result.
 TWICE = (aten.native_batch_norm_backward.default,)
 
 
@@ -462,8 +464,8 @@ def _usual_scratch(call: Call, graph: Graph) -> int:
 
 
 def estimate(graph: Graph) -> list[Cost]:
-    """Costs from FLOPs and bytes alone, for tensors without memory; of calls that were measured on this machine's CPU, what
-    they take beside operands and results."""
+    """Returns costs by FLOPs and bytes, for tensors without memory. Scratch and heap bytes of calls that were measured on this
+    machine's CPU come from the cache."""
     from torch.utils.flop_counter import flop_registry
 
     on_cpu = all(s.device.type in ("cpu", "meta") for s in graph.storages)

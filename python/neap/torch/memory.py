@@ -1,4 +1,4 @@
-"""Where a step's bytes go."""
+"""The bytes of a step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .graph import View
 
 @dataclasses.dataclass
 class Memory:
-    """Where a step's bytes go. What a budget is held against is `planned_peak_bytes` = `resident_bytes` + `arena_bytes`.
+    """The bytes of a step. A budget limits `planned_peak_bytes` = `resident_bytes` + `arena_bytes`.
 
-    enforced: every allocation had its planned address so far; where False, `why` says why and the bytes are planned, not
-    enforced. measured_peak_bytes: resident bytes, the highest byte of the arena that was given, and what was allocated beside
-    the plan; 0 before the first step. bypass_bytes (part of `resident_bytes`): what oneDNN, MKL and others take from the heap
-    beside PyTorch's allocator, as measured. overhead: of the planned step, in seconds of its calls, over keeping everything.
-    mapped_bytes: of the arena that all shapes share: the most that any shape needed so far."""
+    enforced: every allocation so far had its planned address. If False, the bytes are planned, not enforced, and `why` gives the
+    reason. measured_peak_bytes: resident bytes, the highest used byte of the arena, and bytes allocated outside the plan; 0 before
+    the first step. bypass_bytes (part of `resident_bytes`): measured bytes that oneDNN, MKL and others take from the heap outside
+    PyTorch's allocator. overhead: seconds of the planned calls over those of keeping everything, minus 1. mapped_bytes: size of
+    the arena that all shapes share, which is that of the largest so far."""
 
     budget_bytes: int
     planned_peak_bytes: int
@@ -41,7 +41,7 @@ class Memory:
     why: str = ""
 
     def table(self) -> str:
-        """A line for each number of bytes."""
+        """Returns a line of text for each number of bytes."""
         rows = [
             (f.name.removesuffix("_bytes").replace("_", " "), getattr(self, f.name))
             for f in dataclasses.fields(self)
@@ -57,7 +57,7 @@ class Memory:
 
 
 def storage_bytes(tensors: list[torch.Tensor]) -> int:
-    """Bytes of the storages of tensors, each once."""
+    """Returns the bytes of the storages of tensors, each storage once."""
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
 
 

@@ -1,4 +1,4 @@
-"""Plans that are kept: one that was made for the same step and budget is taken from the user's cache directory."""
+"""A cache of plans, by step and budget, in the user's cache directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import allocator
 def cached_plan(
     step: neap.Step, budget: int | str, planner: str = "auto", seconds: float = 0.0, progress: Any = None
 ) -> neap.Plan:
-    """As neap.plan, but from the cache where it has such a plan; the plan is checked."""
+    """As neap.plan, but takes the plan from the cache if it has one and `neap.check` accepts it."""
     key = hashlib.sha256(f"{neap.__version__} {step.sha256()} {budget} {planner} {seconds}".encode()).hexdigest()[:32]
     path = allocator.cache_directory() / "plans" / f"{key}.json"
     if path.exists():

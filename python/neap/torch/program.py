@@ -1,4 +1,4 @@
-"""Runs a planned step: in one arena with every allocation at its planned address, or by dropping tensors at their last read."""
+"""Programs, which run a planned step: in an arena with planned addresses, or by dropping tensors after their last read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .assemble import Assembly, Work
 from .graph import Given, Graph, View
 from .measure import result_tensors
 
-# (work) -> the views that an update or an accumulation is given: the gradient, and where there is one its scale.
+# (work) -> the views that an update or an accumulation takes: the gradient and, if it has one, its scale.
 Taken = Callable[[Work], list[View]]
 
 
@@ -27,7 +27,7 @@ def generator_of(device: torch.device) -> torch.Generator:
 
 
 class Row:
-    """A position of the schedule, ready to run. `copies`: (to, from) before it, where what it changes has to stay as well."""
+    """A position of the schedule, ready to run. copies: (to, from) pairs to copy first, of tensors that it changes but must keep."""
 
     __slots__ = (
         "apart",
@@ -52,22 +52,22 @@ class Row:
         self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.apart: list[
             tuple[int, torch.Tensor]
-        ] = []  # results that share another's memory: (position, their own place)
+        ] = []  # results that share memory with another: (position, their own memory)
         self.args: Any = ()
         self.kwargs: dict[str, Any] = {}
-        self.template: Any = None  # of args and kwargs where they hold inputs of the step, bound anew each time
-        self.outputs: list[tuple[int, View]] = []  # (position in the result, view) of what it makes
+        self.template: Any = None  # args and kwargs that hold inputs of the step, bound in each step
+        self.outputs: list[tuple[int, View]] = []  # (position in the result, view) of each tensor that it makes
         self.fn: Any = None
 
 
 class Resident:
-    """Storages that are there all the time: parameters, buffers, constants; inputs come with each step."""
+    """Storages that exist for the whole step: parameters, buffers and constants; and inputs, which each step passes."""
 
     def __init__(self, graph: Graph, tensors: dict[int, torch.Tensor]):
         self.graph = graph
         self.tensors = tensors  # storage -> a tensor in it
         self.inputs: dict[int, torch.Tensor] = {}
-        self.numbers: tuple[int | float, ...] = ()  # of the batch, where calls take them as they come
+        self.numbers: tuple[int | float, ...] = ()  # of the batch, if each step passes its own
 
     def is_input(self, view: View) -> bool:
         tensor = self.graph.tensors[view.tensor]
@@ -82,25 +82,25 @@ class Resident:
         storage = self.graph.tensors[view.tensor].storage
         base = self.base(storage)
         shift = 0
-        if self.graph.storages[storage].role == "input":  # where the batch lies differs from step to step
+        if self.graph.storages[storage].role == "input":  # the batch has another offset in each step
             shift = base.storage_offset() - self.graph.inputs[self.graph.storages[storage].source].offset
         return _viewed(base, View(view.tensor, view.size, view.stride, view.offset + shift, view.dtype))
 
 
 class Problem(RuntimeError):
-    """The program cannot go on."""
+    """The program cannot continue."""
 
 
 class Program:
-    """Common to both ways of running."""
+    """The base of both programs."""
 
     enforced = False
 
     def __init__(
         self, assembly: Assembly, plan: neap.Plan, resident: Resident, taken: Taken, take: Callable[..., None]
     ):
-        """take(work, gradient, scale): does an update or accumulates. The resident's graph has the skeleton of the assembly's,
-        and sizes that are at most as large."""
+        """take(work, gradient, scale): updates or accumulates. The resident's graph must have the skeleton of the assembly's graph,
+        and sizes that are not larger."""
         self.assembly, self.plan, self.resident, self.taken, self.take = assembly, plan, resident, taken, take
         self.graph = resident.graph
         self.order = [int(v) for v in plan.schedule]
@@ -115,11 +115,11 @@ class Program:
         return tensor.version > 0 or self.graph.storages[tensor.storage].role == "value"
 
     def generator(self, work: Work) -> torch.Generator:
-        """Of a random call, or of the node that saves its generator's state."""
+        """Returns the generator of a random call, or of the node that saves its state."""
         return generator_of(self.graph.device_of(self.graph.calls[work.index]))
 
     def arguments(self, row: Row) -> tuple[Any, Any]:
-        """Of a call, with what a repeat leaves out."""
+        """Returns the arguments of a call; a repeat passes None for running statistics."""
         call = self.graph.calls[row.work.index]
         args = call.args
         if call.statistics and self.seen[row.number]:
@@ -128,7 +128,7 @@ class Program:
 
 
 class ArenaProgram(Program):
-    """Every output and all scratch of each call at its planned address. CPU only; needs the steered allocator."""
+    """A program in an arena: all outputs and scratch of calls have planned addresses. CPU only; needs the steered allocator."""
 
     enforced = True
 
@@ -152,7 +152,7 @@ class ArenaProgram(Program):
         self._bind()
 
     def _place(self) -> None:
-        """offset of each tensor that each position reads and makes."""
+        """Sets the offsets of the tensors that each position reads and makes, and of its scratch."""
         instances = self.plan.instances
         by_position: list[list[int]] = [[] for _ in self.order]
         ats, tensors, offsets, sizes = (instances[k].tolist() for k in ("first", "tensor", "offset", "bytes"))
@@ -201,7 +201,7 @@ class ArenaProgram(Program):
                 call = graph.calls[work.index]
                 changed = {old: new for old, new in call.changes if new in of}
 
-                anew = []  # in each step
+                anew = []  # arguments that each step binds
 
                 def leaf(
                     x: Any, changed: Any = changed, reads: Any = reads, makes: Any = makes, anew: Any = anew
@@ -280,7 +280,7 @@ class ArenaProgram(Program):
             scratch_size.append(self.scratch[position][1])
             self.rows.append(row)
         self.first_rows: dict[int, int] = {}
-        for row, (kept, sizes) in later:  # the step that makes an optimizer's states: those come from the heap
+        for row, (kept, sizes) in later:  # the step that makes an optimizer's states, which are on the heap
             self.first_rows[row.number] = len(scratch_address)
             for number, n in zip(kept, sizes, strict=True):
                 index.append(number), address.append(0), size.append((n + 63) // 64 * 64)
@@ -292,17 +292,17 @@ class ArenaProgram(Program):
         pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
         self.handle = ctypes.c_void_p(self.library.neap_steer_program(len(scratch_address), *pointers, self.arena.slot))
         if not self.handle:
-            raise MemoryError("neap: no memory for a program")
+            raise MemoryError("neap: no memory for the program of a step")
         self._free = weakref.finalize(self, self.library.neap_steer_program_free, self.handle)
 
     def close(self) -> None:
-        """It does not run any more; how high its arena was used is still known."""
+        """Frees the program; `high` still works."""
         if self._free.alive:
             self._high = self.high()
             self._free()
 
     def output(self, view: View) -> torch.Tensor:
-        """What lies at the end of the step where an output of it is: to be copied."""
+        """Returns a view of an output's memory, valid until the next step: copy it."""
         if not self.is_value(view):
             return self.resident.bind(view)
         places: dict[int, int] = {}
@@ -316,8 +316,8 @@ class ArenaProgram(Program):
         after: Callable[[int], None] | None = None,
         check: bool = False,
     ) -> None:
-        """One step. first(work): whether an update makes its states now. after(position): called behind each call. check:
-        compares the shape of each result with the planned one before it is used."""
+        """Runs one step. first(work): returns whether an update makes its states now. after(position): is called after each call.
+        check: compares the shape of each result with the planned one before it is used. Raises Problem."""
         begin, held_now, end, handle = (
             self.library.neap_steer_begin,
             self.library.neap_steer_check,
@@ -351,7 +351,7 @@ class ArenaProgram(Program):
                     row.redraws[0].set_state(now)
             if held:
                 raise Problem(
-                    f"{row.work.name} ({row.work.operator}) keeps scratch memory that it gave back when it was measured"
+                    f"{row.work.name} ({row.work.operator}) keeps scratch memory that it freed when it was measured; please report it"
                 )
             if after is not None:
                 after(row.number)
@@ -370,15 +370,15 @@ class ArenaProgram(Program):
                 and tuple(tensor.shape) != view.size
             ):
                 raise Problem(
-                    f"{row.work.name} ({row.work.operator}) gives shape {tuple(tensor.shape)} where {view.size} was planned from other "
-                    "lengths: prepare this length by itself, step.prepare(*batch), and please report it"
+                    f"{row.work.name} ({row.work.operator}) gives shape {tuple(tensor.shape)}, but other lengths gave {view.size} for the "
+                    "plan: prepare this length by itself (step.prepare(*batch)), and please report it"
                 )
 
     def _resident_bytes(self, tensor: int) -> torch.Tensor:
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
 
     def _repair(self, row: Row, result: Any, status: int) -> None:
-        """What was not allocated where it should be is copied there; that it happened is told."""
+        """Copies results that are not at their planned addresses there, and records the call and its unplanned bytes."""
         tensors = result_tensors(result)
         for position, view in row.outputs:
             planned = self.value(view, self.makes[row.number])
@@ -396,7 +396,7 @@ class ArenaProgram(Program):
 
 
 def mapped(f: Callable[[Any], Any], x: Any) -> Any:
-    """The same structure of tuples, lists and dicts with f(x) in place of each View and Given."""
+    """Returns the same structure of tuples, lists and dicts with f(x) in place of each View and Given."""
     if isinstance(x, (View, Given)):
         return f(x)
     if type(x) is tuple:
@@ -421,7 +421,7 @@ def _save_state(held: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _redraw(redraws: tuple[torch.Generator, torch.Tensor]) -> torch.Tensor:
-    """Puts the generator where it was when the call ran first; gives its state until now."""
+    """Sets the generator to its state of the call's first run; returns its present state."""
     generator, state = redraws
     now = generator.get_state()
     generator.set_state(state)
@@ -433,8 +433,8 @@ def _write(program: Program, storage: int, source: torch.Tensor) -> None:
 
 
 class DropProgram(Program):
-    """Tensors from PyTorch's own allocator, each dropped at its last read: for every device, and where the allocator cannot
-    be steered."""
+    """A program with tensors of PyTorch's own allocator, each dropped after its last read: for every device, and if the allocator
+    cannot be steered."""
 
     def __init__(self, assembly: Assembly, plan: neap.Plan, resident: Resident, taken: Taken, take: Any):
         super().__init__(assembly, plan, resident, taken, take)
@@ -448,10 +448,10 @@ class DropProgram(Program):
             if row.kind == "call":
                 row.template = mapped(self._settled(row), self.arguments(row))
         self.live: dict[int, torch.Tensor] = {}  # step tensor -> a tensor in its storage
-        self.bytes = self.peak = 0  # of what is live
+        self.bytes = self.peak = 0  # of live tensors
 
     def _settled(self, row: Row) -> Callable[[Any], Any]:
-        """Binds what stays where it is from step to step."""
+        """Returns a function that binds the arguments whose memory is the same in each step."""
         changed = {old for old, new in self.graph.calls[row.work.index].changes if new in self.assembly.tensors}
         comes = lambda x: isinstance(x, Given) or x.tensor in changed or self.is_value(x) or self.resident.is_input(x)  # noqa: E731
         return lambda x: x if comes(x) else self.resident.bind(x)
@@ -487,7 +487,7 @@ class DropProgram(Program):
                 )
                 base = torch.empty(0, dtype=base.dtype, device=base.device).set_(copy.untyped_storage(), 0, (1,), (1,))
             else:
-                self._drop(of[old])  # its memory is the new content's
+                self._drop(of[old])  # the new content takes its memory
             changed[old] = base
             self._put(of[new], base)
 
@@ -510,7 +510,7 @@ class DropProgram(Program):
                 self._put(of[view.tensor], tensor.clone() if view.tensor in apart else tensor)
 
     def run(self, first: Any = None, after: Callable[[int], None] | None = None, check: bool = False) -> None:
-        """One step."""
+        """Runs one step."""
         self.close()
         for row in self.rows:
             work = row.work
@@ -530,7 +530,7 @@ class DropProgram(Program):
                 if work.outputs and self.assembly.tensors[gradient.tensor] not in self.drops[row.number]:
                     own = own.clone(memory_format=torch.preserve_format)
                 self.take(work, own, *(self._value(v) for v in scale))
-                del own  # a gradient is dropped here, not at the next update
+                del own  # drops the gradient now, not at the next update
             for t in self.drops[row.number]:
                 if t not in self.assembly.kept:
                     self._drop(t)

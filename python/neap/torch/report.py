@@ -1,4 +1,4 @@
-"""Will it fit, and where do the bytes go: a step planned before there is memory for it."""
+"""Reports: a step planned before its memory exists, whether it fits, and where its bytes go."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .updates import Updater, estimate_update
 
 
 class Report:
-    """What training a model takes. Bytes; costs by FLOPs and bytes (a roofline), so that `overhead` is an estimate.
+    """The bytes and the cost of training a model. Costs are by FLOPs and bytes (a roofline), so that `overhead` is an estimate.
 
-    feasible: the budget can be met. peak_bytes: of the plan for the budget (None where it is not feasible). keep_all_bytes: what
-    keeping everything takes. smallest_budget_bytes: the least that can be met. overhead: seconds of the plan over those of
-    keeping everything, less 1."""
+    feasible: whether the budget can be met. peak_bytes: of the plan for the budget; None if it is not feasible. keep_all_bytes:
+    of keeping everything. smallest_budget_bytes: the least budget that can be met. overhead: seconds of the plan over those of
+    keeping everything, minus 1; None if it is not feasible."""
 
     def __init__(
         self,
@@ -51,19 +51,19 @@ class Report:
         self._batch = batch
 
     def largest_batch(self, budget: int | str | None = None) -> int | None:
-        """The largest batch (dimension 0 of the batch's tensors) that fits the budget; 0: none does. Captures and plans the step
-        for a few sizes."""
+        """Returns the largest batch (dimension 0 of the batch's tensors) that fits the budget; 0: none does; None: the batch has no
+        such tensor. Captures and plans the step for a few sizes. Raises InvalidArgument if the budget is a share."""
         size = self.budget_bytes if budget is None else parse_budget(budget)[0]
         if size is None:
-            raise neap.InvalidArgument("a share of keep-all fits any batch: give a number of bytes")
+            raise neap.InvalidArgument("budget must be a number of bytes: a share of keeping everything fits any batch")
         return self._batch(size)
 
     def curve(self, points: int = 12) -> neap.Curve:
-        """Bytes against overhead, from the least budget to keeping everything."""
+        """Returns plans from the least budget to keeping everything: bytes against overhead."""
         return neap.curve(self.step, points=points)
 
     def table(self) -> str:
-        """The figures for people."""
+        """Returns the figures as lines of text."""
         rows = [(name, neap.format_bytes(value)) for name, value in self.parts.items() if value]
         rows += [
             ("keep everything", neap.format_bytes(self.keep_all_bytes)),
@@ -88,7 +88,7 @@ class Report:
         return f"<neap.torch.Report\n{self.table()}\n>"
 
     def html(self) -> str:
-        """The page of `neap show` for the plan, or for the least budget if none exists."""
+        """Returns the page of `neap show` for the plan or, without one, for the least budget."""
         return (self.plan or self.least).html()
 
     def _repr_html_(self) -> str:
@@ -104,7 +104,7 @@ def _optimizer(optimizer: Any, capture: Capture) -> Updater | None:
 
 
 def _outside(graph: Graph, costs: list[measure.Cost]) -> int:
-    """Bytes beside PyTorch's allocator on this machine's CPU."""
+    """Returns the bytes outside PyTorch's allocator on this machine's CPU."""
     heap = Heap()
     heap.note({measure.call_key(call): cost for call, cost in zip(graph.calls, costs, strict=True)})
     return heap.bytes(len(costs))
@@ -128,7 +128,7 @@ def _step(
         if view is None:
             continue
         if updater is None or id(parameter) not in groups:
-            kept.append(view)  # gradients that nobody takes live to the end
+            kept.append(view)  # without an update, a gradient lives to the end
             continue
         key = (tuple(parameter.shape), parameter.dtype, id(groups[id(parameter)]))
         if key not in known:
@@ -165,7 +165,7 @@ def _step(
 
 
 def _resized(batch: Any, size: int, now: int) -> Any:
-    """The batch with `size` in place of `now` in dimension 0, on fake tensors' terms: only shapes count."""
+    """Returns the batch with `size` in place of `now` in dimension 0, without memory: only shapes count."""
 
     def one(x: Any) -> Any:
         if not isinstance(x, torch.Tensor) or x.dim() == 0 or x.shape[0] != now:
@@ -186,11 +186,12 @@ def plan(
 ) -> Report:
     """Plans a training step of `loss_fn(model, *batch)` without running it.
 
-    Model and batch may be real, on the meta device (`with torch.device("meta"): model = ...`) or fake: nothing of their size is
-    allocated. optimizer: one over the model's parameters, or a class or function that makes one (`torch.optim.AdamW`); None:
-    gradients stay to the end of the step and no states are counted. budget: as for compile_step; None: only the least.
+    Model and batch may be real, on the meta device (`with torch.device("meta"): model = ...`) or fake: no memory of their size is
+    allocated. optimizer: an optimizer over the model's parameters, or a class or function of parameters that makes one
+    (`torch.optim.AdamW`); None: gradients stay to the end of the step and no states are counted. budget: as for compile_step;
+    None: only the least budget is found. seconds: as for neap.plan.
 
-    Raises CannotTrace where the step cannot be captured. A budget that cannot be met is no error: `feasible` is False."""
+    Raises CannotTrace if the step cannot be captured. Raises nothing if the budget cannot be met: `feasible` is then False."""
     if not isinstance(batch, tuple):
         batch = tuple(batch) if isinstance(batch, list) else (batch,)
     if budget is not None:

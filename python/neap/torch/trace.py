@@ -27,8 +27,8 @@ from .held import NOT_SETTINGS, SIMPLE, changed, held
 
 @dataclasses.dataclass
 class Capture:
-    """A captured step. `graph` has as inputs: parameters, buffers, the batch's tensors; as outputs: the loss, the count of a
-    Sum, the extras' leaves, and the gradient of each trainable parameter (None where it has none)."""
+    """A captured step. Inputs of `graph`: parameters, buffers, the batch's tensors. Outputs: the loss, the count of a Sum, the
+    extras' leaves, and the gradient of each trainable parameter (None if it has no gradient)."""
 
     graph: Graph
     parameters: list[
@@ -36,20 +36,18 @@ class Capture:
     ]  # each once, in the order of named_parameters; a subclass's inner tensors
     buffers: list[tuple[str, torch.Tensor]]
     trainable: list[int]  # positions in `parameters`
-    extras: Any  # tree of the extras, None where loss_fn gives the loss alone
+    extras: Any  # tree of the extras; None: loss_fn returns the loss alone
     loss: View
-    count: (
-        View | None
-    )  # where loss_fn gives a Sum and the batch is cut: what the loss and gradients are divided by at the end
+    count: View | None  # of a Sum whose batch is cut: divides the loss and the gradients at the end of the step
     extra_views: list[Any]
     gradients: list[View | None]  # by `trainable`
-    clip: View | None  # what gradients are multiplied by to clip their norm
-    norm: View | None  # of the gradients, before they are clipped
+    clip: View | None  # factor of the gradients that clips their norm
+    norm: View | None  # of the gradients, before clipping
 
 
 @dataclasses.dataclass
 class Whole:
-    """A tensor subclass as what its inner plain tensors make."""
+    """A tensor subclass, made of its inner plain tensors."""
 
     kind: type
     context: Any
@@ -63,7 +61,7 @@ class Whole:
 
 
 def plain_named(named: Any) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
-    """The plain tensors in named ones; and for each name where it is among them, or the Whole that they make."""
+    """Returns the plain tensors inside named tensors, and for each name its position among them or a Whole. Raises CannotTrace."""
     plain: list[tuple[str, torch.Tensor]] = []
     places: list[tuple[str, Any]] = []
 
@@ -73,11 +71,11 @@ def plain_named(named: Any) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[
             return len(plain) - 1
         if type(t).__name__ == "DTensor":
             raise CannotTrace(
-                f"{name} is a DTensor, shared out over processes: compile_step is for one; use the backend of torch.compile"
+                f"{name} is a DTensor, divided among processes; compile_step runs in one process: use the backend of torch.compile"
             )
         if t.requires_grad and t.is_floating_point() and isinstance(t, nn.Parameter):
             raise CannotTrace(
-                f"{name} is a {type(t).__name__} that trains: only plain tensors can; call requires_grad_(False) on it"
+                f"{name}: only plain tensors can be trained (got a {type(t).__name__}); call requires_grad_(False) on it"
             )
         keys, context = t.__tensor_flatten__()
         return Whole(
@@ -91,19 +89,19 @@ def plain_named(named: Any) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[
 
 
 def clip_coefficient(total: torch.Tensor, norm: float) -> torch.Tensor:
-    """As torch.nn.utils.clip_grad_norm_, of the gradients' total norm."""
+    """Returns the factor of the gradients for their total norm, as torch.nn.utils.clip_grad_norm_."""
     return torch.clamp(norm / (total + 1e-6), max=1.0)
 
 
 def split(value: Any) -> tuple[Any, Any]:
-    """(loss, extras) of what a loss_fn gives."""
+    """Returns (loss, extras) of the result of a loss_fn."""
     if isinstance(value, tuple) and len(value) == 2:
         return value
     return value, None
 
 
 def _user_frame(error: BaseException) -> str:
-    """The last line of the traceback that is not PyTorch's or ours."""
+    """Returns the last line of the traceback that is neither PyTorch's nor Neap's."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not any(root in f.filename for root in PACKAGES)]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}" if frames else "in the traced step"
 
@@ -117,7 +115,7 @@ def _explained() -> Iterator[None]:
     except torch._subclasses.fake_tensor.DataDependentOutputException as error:
         raise CannotTrace(
             f"{_user_frame(error)}\n  asks for the value of a tensor ({error.func}) while the step is captured. Control flow that depends on data "
-            "is not known ahead: keep it in tensors (torch.where), or compute it before the step and pass it to loss_fn."
+            "cannot be planned: keep it in tensors (torch.where), or compute it before the step and pass it to loss_fn."
         ) from error
     except torch._subclasses.fake_tensor.DynamicOutputShapeException as error:
         raise CannotTrace(
@@ -131,17 +129,17 @@ def _explained() -> Iterator[None]:
             raise  # the user's own code raised it
         raise CannotTrace(
             f"{_user_frame(error)}\n  cannot be captured: {type(error).__name__}: {error}\n  If it fails without Neap too, the "
-            "program has to be mended there. Else loss_fn has to run on torch's fake tensors: no .numpy(), no custom autograd Function that "
-            "leaves PyTorch. torch.compile(model, backend='neap') runs such parts eagerly."
+            "program must be corrected there. Otherwise, loss_fn must run on PyTorch's fake tensors: without .numpy(), and without a custom autograd "
+            "Function that leaves PyTorch. torch.compile(model, backend='neap') runs such parts eagerly."
         ) from error
 
 
-# What real calls give where fake tensors are wrong and it matters: key of the call -> position -> (size, strides, type).
+# Results of real calls where fake tensors are wrong: key of the call -> position -> (size, strides, type).
 known_results: dict[str, dict[int, tuple[list[int], list[int], str]]] = {}
 
 
 class _FakeMode(FakeTensorMode):
-    """Fake tensors that lie as real ones were seen to."""
+    """Fake tensors with the layouts that real ones were seen to have."""
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = super().dispatch(func, types, args, kwargs or {})
@@ -160,7 +158,7 @@ class _FakeMode(FakeTensorMode):
 
 
 def fake_mode_of(tensors: list[torch.Tensor]) -> FakeTensorMode:
-    """The mode of the fake tensors among them, or a new one."""
+    """Returns the mode of the fake tensors among `tensors`, or a new one."""
     for t in tensors:
         if isinstance(t, FakeTensor):
             return t.fake_mode
@@ -174,12 +172,14 @@ def _fake(mode: FakeTensorMode, t: torch.Tensor, device: torch.device | None) ->
         with mode:
             return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device or "cpu")
     if t.layout != torch.strided:
-        raise CannotTrace(f"a {t.layout} tensor of shape {tuple(t.shape)} cannot be planned: only dense ones can")
+        raise CannotTrace(
+            f"only dense tensors can be planned (got {t.layout}, shape {tuple(t.shape)}): convert it with .to_dense()"
+        )
     return mode.from_tensor(t.detach(), static_shapes=True)
 
 
 class _Materialize(torch.autograd.Function):
-    """The identity. A missing gradient is one of zeros where another result has one, as reentrant checkpointing has it."""
+    """The identity. A missing gradient becomes zeros if another result has one, as in reentrant checkpointing."""
 
     @staticmethod
     def forward(ctx: Any, *values: Any) -> Any:
@@ -191,7 +191,7 @@ class _Materialize(torch.autograd.Function):
 
 
 def _reentrant(run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """What reentrant checkpointing gives: where no argument requires a gradient, nothing inside does."""
+    """Returns the results of reentrant checkpointing: if no argument requires a gradient, nothing inside does."""
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in args):
         with torch.no_grad():
             return run(*args)
@@ -202,7 +202,7 @@ _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
 class _Watch(torch.overrides.TorchFunctionMode):
-    """Refuses what changes a tensor without an operator that a trace could see."""
+    """Refuses changes of a tensor that no operator of a trace shows."""
 
     def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]]):
         super().__init__()
@@ -212,20 +212,20 @@ class _Watch(torch.overrides.TorchFunctionMode):
         if function in _RECURRENT and args[0].is_cuda and torch.backends.cudnn.is_acceptable(args[0]):
             raise CannotTrace(
                 f"nn.{function.__name__.upper()[:4].rstrip('_')} runs by cuDNN on CUDA, which reads its weights as one storage and cannot be captured: "
-                "leave cuDNN out (with torch.backends.cudnn.flags(enabled=False): ... around steps and eager runs alike), or write the "
+                "switch cuDNN off (with torch.backends.cudnn.flags(enabled=False): ... around steps and eager runs alike), or write the "
                 "recurrence as a module of cells"
             )
         if function == torch.Tensor.data.__set__:
             if _same_memory(self.own.get(id(args[0])), args[1]):
-                return None  # it gets what it has, as weights of 8 bits do
+                return None  # it gets the same memory, as weights of 8 bits do
             raise CannotTrace(
-                "a tensor's .data is set in loss_fn, which a captured step does not see: change it in place (copy_, mul_), or use the new tensor"
+                "loss_fn sets a tensor's .data, which a captured step cannot repeat: change it in place (copy_, mul_), or use the new tensor"
             )
         return function(*args, **(kwargs or {}))
 
 
 def _same_memory(a: torch.Tensor | None, b: torch.Tensor) -> bool:
-    """Of two real tensors."""
+    """Returns whether two real tensors have the same memory and layout; False for fake ones."""
     if a is None or a.device.type == "meta" or isinstance(a, FakeTensor) or isinstance(b, FakeTensor):
         return False
     return _lie(a) == _lie(b) and a.dtype == b.dtype and a.data_ptr() == b.data_ptr()
@@ -239,7 +239,7 @@ def _materialized(results: Any) -> Any:
 
 @contextlib.contextmanager
 def _plain_checkpoints() -> Iterator[None]:
-    """torch.utils.checkpoint computes once while a step is captured: what is computed again is for Neap to say."""
+    """While a step is captured, torch.utils.checkpoint computes everything once: Neap chooses what is recomputed."""
     import torch.utils.checkpoint as checkpoint
 
     hook, function = checkpoint._checkpoint_hook, checkpoint.CheckpointFunction
@@ -258,8 +258,8 @@ def _plain_checkpoints() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _cached_casts() -> Iterator[None]:
-    """Autocast casts a weight once for all its uses, as in eager training: its gradients are then added in the lower precision.
-    make_fx switches that off."""
+    """Switches on autocast's cache, which make_fx switches off. A weight is then cast once for all its uses, as in eager training,
+    and its gradients are added in the lower precision."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(True)
     torch.clear_autocast_cache()
@@ -274,7 +274,7 @@ Held = list[tuple[str, nn.Module, dict[str, Any], list[tuple[Any, Any]]]]
 
 
 def _attributes(model: nn.Module) -> Held:
-    """What modules hold beside parameters, buffers and modules: tensors, and lists and dicts with copies of them."""
+    """Returns the attributes of modules that are not parameters, buffers or modules, with copies of lists and dicts."""
     found: Held = []
     for name, m in model.named_modules():
         values = {k: v for k, v in m.__dict__.items() if not (k.startswith("_") and isinstance(v, torch.Tensor))}
@@ -284,7 +284,7 @@ def _attributes(model: nn.Module) -> Held:
 
 
 def _restore_attributes(model: nn.Module, before: Held) -> list[str]:
-    """Puts back what the captured step has set to fake tensors, and names what an eager step would have set anew."""
+    """Restores attributes that the captured step has set to fake tensors; returns the names of those that each step would set."""
     changed = []
     for name, module, held_before, copies in before:
         for value, copy in copies:
@@ -324,10 +324,12 @@ def trace_step(
     device: torch.device | None = None,
     lines: bool = False,
 ) -> Capture:
-    """Captures loss_fn(model, *batch, **named), the loss's part, its gradients, and where `clip_norm` is given what they are to
-    be multiplied by. structure: of (batch, named); leaves: its leaves. weight: from 1 on, what the loss is divided by, else what it is
-    multiplied by. chunk_head: as head.chunked_head. cut: the batch is one of several parts: a Sum is left for the end of the step. Changes nothing. lines: calls
-    remember the user's lines, which takes a third longer."""
+    """Captures loss_fn(model, *batch, **named), the loss's part, its gradients, and with `clip_norm` their factor.
+
+    structure: of (batch, named); leaves: its leaves. weight: the loss is divided by it if it is 1 or more, else multiplied by it.
+    chunk_head: as head.chunked_head. cut: the batch is one of several parts, and a Sum is divided at the end of the step. lines:
+    calls keep the user's lines, which takes a third longer. Raises CannotTrace, and TypeError for a wrong argument. Changes
+    nothing."""
     parameters, parameter_places = plain_named(model.named_parameters())
     buffers, buffer_places = plain_named(model.named_buffers())
     tensors = [t for _, t in (*parameters, *buffers)] + [x for x in leaves if isinstance(x, torch.Tensor)]
@@ -345,7 +347,7 @@ def trace_step(
         bs, xs = list(rest[: len(fake_buffers)]), iter(rest[len(fake_buffers) :])
         for i in trainable:
             ps[i].requires_grad_()
-        for p, (_, own) in zip(ps, parameters, strict=True):  # a quantised weight keeps its scales beside its bytes
+        for p, (_, own) in zip(ps, parameters, strict=True):  # a quantised weight has its scales as attributes
             if type(own) not in (torch.Tensor, nn.Parameter, FakeTensor):
                 p.__dict__.update({k: v for k, v in own.__dict__.items() if k not in p.__dict__})
         named = {name: x.of(ps) if isinstance(x, Whole) else ps[x] for name, x in parameter_places}
@@ -359,28 +361,28 @@ def trace_step(
             for name, _ in buffer_places:
                 if now.get(name) is not named[name]:
                     raise TypeError(
-                        f"buffer {name} is replaced by another tensor; change it in place (copy_, mul_, add_)"
+                        f"buffer {name} is replaced by another tensor: change it in place (copy_, mul_, add_)"
                     )
             count = None
             if isinstance(loss, Sum):
                 loss, count = loss.total, torch.as_tensor(loss.count).detach()
                 if count.numel() != 1:
-                    raise TypeError(f"the count of a Sum is a number or a scalar tensor; it is {_told(count)}")
+                    raise TypeError(f"the count of a Sum must be a number or a scalar tensor (got {_told(count)})")
             if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
                 raise TypeError(
-                    f"loss_fn has to give a scalar tensor of a floating type (or (loss, extras), or a Sum); it gave {_told(loss)}"
+                    f"loss_fn must return a scalar tensor of a floating type, (loss, extras) or a Sum (got {_told(loss)})"
                 )
             if count is not None and not cut:
                 loss, count = loss / count, None
             scaled = loss if weight == 1 or count is not None else loss / weight if weight > 1 else loss * weight
             wanted = [ps[i] for i in trainable]
             if not wanted or not scaled.requires_grad:
-                raise TypeError("no parameter that requires a gradient takes part in the loss")
+                raise TypeError("the loss depends on no parameter that requires a gradient")
             with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
                 gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
         for i, g in zip(trainable, gradients, strict=True):
             if g is not None and g.layout != torch.strided:
-                raise TypeError(f"the gradient of {parameters[i][0]} is {g.layout}; only dense ones are planned")
+                raise TypeError(f"the gradient of {parameters[i][0]} must be dense (got {g.layout})")
         gradients = [
             g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)
         ]
@@ -416,14 +418,14 @@ def trace_step(
                 p.requires_grad_(False)
     if set_to_tensors:
         raise CannotTrace(
-            f"{set_to_tensors[0]} is given a tensor in each step, which a captured step does not do: register it as a buffer and change "
+            f"{set_to_tensors[0]} is given a tensor in each step, which a captured step cannot repeat: register it as a buffer and change "
             "it in place (copy_), or return it from loss_fn as an extra"
         )
     for (name, t), before, now in zip((*parameters, *buffers), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
         if before != now:
             raise CannotTrace(
-                f"{name} has shape {tuple(t.shape)} and gets shape {now[0]} in the forward pass: run the model once on a batch before the step "
-                "is compiled, so that it has its shape"
+                f"{name} has shape {tuple(t.shape)} and gets shape {now[0]} in the forward pass: run the model once on a batch before you compile "
+                "the step, so that it has its final shape"
             )
     roles = (
         [("parameter", n) for n, _ in parameters]
@@ -439,8 +441,8 @@ def trace_step(
             and constant.untyped_storage()._cdata in known
         ):
             raise CannotTrace(
-                "a parameter that trains is read beside the capture, so that its gradient would be wrong (a hook, reentrant recomputation, a "
-                "loss_fn that holds another copy of the model): use the model that loss_fn is given"
+                "a parameter that trains is read outside the capture, so that its gradient would be wrong (a hook, reentrant recomputation, a "
+                "loss_fn that uses another copy of the model): use the model that loss_fn is given"
             )
     try:
         own = [t for _, t in (*parameters, *buffers)]
@@ -450,8 +452,8 @@ def trace_step(
             changing = next((c for c in graph.calls for t, _ in c.changes if graph.tensors[t].storage == storage), None)
             if changing is not None:
                 raise CannotTrace(
-                    f"{user_line(changing.node)}: {changing.target} changes parameter {parameters[i][0]} in the forward pass, and the update "
-                    "changes it again: do it outside of the step (nn.Embedding(max_norm=None), a call between steps)"
+                    f"{user_line(changing.node)}: {changing.target} changes parameter {parameters[i][0]} in the forward pass, before the "
+                    "update changes it: do it between steps (with nn.Embedding, set max_norm=None)"
                 )
     except CannotTrace:
         if lines:
@@ -476,7 +478,7 @@ def _lie(t: torch.Tensor) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _drawn_alone() -> Iterator[None]:
-    """Refuses what draws from the random numbers of Python or NumPy: the draw would be built in for ever."""
+    """Refuses draws from the random numbers of Python or NumPy: a captured step would repeat them."""
     before, before_numpy = random.getstate(), numpy.random.get_state()
     try:
         yield
@@ -486,8 +488,8 @@ def _drawn_alone() -> Iterator[None]:
             moved = "numpy.random"
         if moved:
             raise CannotTrace(
-                f"loss_fn draws from {moved}, and the draw would be the same in each step: draw before the step and pass it to loss_fn as a tensor "
-                "or a number, or draw with torch"
+                f"loss_fn draws from {moved}, and each step would repeat the draw: draw before the step and pass the result to loss_fn as a "
+                "tensor or a number, or draw with torch"
             )
     finally:
         random.setstate(before)
@@ -495,8 +497,8 @@ def _drawn_alone() -> Iterator[None]:
 
 
 def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
-    """As trace_step. Settings that the forward pass changes (a counter, a cached length) get their new values, as in an eager
-    step; refuses those that change in each step, since a captured step does not change them."""
+    """As trace_step. Settings that the forward pass changes once (a cached length) get their new values, as in an eager step.
+    Raises CannotTrace for those that change in each step (a counter), which a captured step cannot repeat."""
     before = held(model, loss_fn)
     values = [(m.__dict__, _simple(m)) for m in model.modules()]
     try:
@@ -507,7 +509,7 @@ def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **o
             again = next(changed(after, held(model, loss_fn)), None)
             if again is not None:
                 raise CannotTrace(
-                    f"{again} changes each time loss_fn runs, which a captured step does not repeat: keep it in a buffer that is changed in "
+                    f"{again} changes each time loss_fn runs, which a captured step cannot repeat: keep it in a buffer and change that in "
                     "place, or pass it to loss_fn with the batch"
                 )
         return capture
@@ -518,11 +520,11 @@ def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **o
 
 
 def trace_aside(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture | None:
-    """As trace_step, of a batch that no step is given: what the forward pass sets is set back; None where it fails."""
+    """As trace_step, for a batch that no step gets: restores the settings that the forward pass changes. None if it fails."""
     values = [(m.__dict__, _simple(m)) for m in model.modules()]
     try:
         return trace_step(model, loss_fn, *args, **options)
-    except Exception:  # the user's code may refuse such a batch by any
+    except Exception:  # the user's code may raise anything for such a batch
         return None
     finally:
         for attributes, simple in values:
@@ -542,7 +544,7 @@ def _told(value: Any) -> str:
 
 
 def _is_dense(t: torch.Tensor) -> bool:
-    """Whether its elements fill a range of memory, each once, in some order of its dimensions."""
+    """Returns whether its elements fill a range of memory, each once, in some order of its dimensions."""
     expected = 1
     for stride, n in sorted((stride, n) for n, stride in zip(t.shape, t.stride(), strict=True) if n != 1):
         if stride != expected:
@@ -552,7 +554,7 @@ def _is_dense(t: torch.Tensor) -> bool:
 
 
 def _in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
-    """Whether .backward() would keep the gradient as it lies: as the parameter does."""
+    """Returns whether .backward() would keep the gradient's layout: that of the parameter."""
     if not _is_dense(parameter):
         return gradient.is_contiguous()
     return all(n == 1 or a == b for n, a, b in zip(parameter.shape, gradient.stride(), parameter.stride(), strict=True))
@@ -568,26 +570,26 @@ def _in_order_of(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tenso
 
 def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensors: list[torch.Tensor]) -> None:
     if not isinstance(model, nn.Module):
-        raise TypeError(f"the model has to be an nn.Module, not a {type(model).__name__}")
+        raise TypeError(f"model must be an nn.Module (got a {type(model).__name__})")
     devices = {t.device for t in tensors if t.device.type != "meta"}
     if len(devices) > 1:
         raise CannotTrace(
-            f"parameters, buffers and batch lie on several devices ({', '.join(map(str, sorted(devices, key=str)))}): move them to one"
+            f"parameters, buffers and batch must be on one device (got {', '.join(map(str, sorted(devices, key=str)))}): move them"
         )
     for t in tensors:
         if t.is_nested:
             raise CannotTrace(
-                "a nested tensor cannot be planned: its sizes depend on data; pad it, and pass a mask (x.to_padded_tensor(0))"
+                "a nested tensor cannot be planned, since its sizes depend on data: pad it (x.to_padded_tensor(0)) and pass a mask"
             )
     for name, p in parameters:
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise CannotTrace(
-                f"parameter {name} has a gradient hook; Neap makes gradients itself and would not call it: remove the hook"
+                f"parameter {name} has a gradient hook, which a compiled step would not call: remove the hook"
             )
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
             raise CannotTrace(
-                f"{name} makes sparse gradients; only dense ones are planned: {type(module).__name__}(..., sparse=False)"
+                f"{name} makes sparse gradients, which cannot be planned: use {type(module).__name__}(..., sparse=False)"
             )
         if (
             isinstance(module, (nn.Embedding, nn.EmbeddingBag))
@@ -595,7 +597,7 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
             and module.weight.requires_grad
         ):
             raise CannotTrace(
-                f"{name} has max_norm, which changes its weight in the forward pass: set max_norm=None and bound the norms between steps"
+                f"{name} has max_norm, which changes its weight in the forward pass: set max_norm=None and limit the norms between steps"
             )
         if (
             isinstance(module, nn.modules.batchnorm._NormBase)
@@ -604,5 +606,5 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
             and module.track_running_stats
         ):
             raise CannotTrace(
-                f"{name} has momentum=None: its running mean is divided by a count that is read from a tensor; give it a momentum (0.1)"
+                f"{name} has momentum=None, which divides its running mean by the value of a tensor: give it a momentum (0.1)"
             )

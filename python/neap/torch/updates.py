@@ -1,4 +1,4 @@
-"""The optimizer, one parameter at a time: the optimizer's own code runs, as it would for all parameters at once."""
+"""Updates of one parameter at a time, by the optimizer's own code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = {
 
 
 def unwrapped(optimizer: Any) -> Any:
-    """The optimizer of PyTorch inside a trainer's wrapper (accelerate, Lightning): what holds the parameters' groups itself."""
+    """Returns PyTorch's optimizer inside a trainer's wrapper (accelerate, Lightning): the one that holds the parameter groups."""
     while isinstance(getattr(type(optimizer), "param_groups", None), property) or "param_groups" not in vars(optimizer):
         inner = next(
             (
@@ -40,11 +40,11 @@ def unwrapped(optimizer: Any) -> Any:
 
 
 class Updater:
-    """Runs an optimizer's step for single parameters. Its states, groups and rates stay the optimizer's own."""
+    """Runs an optimizer's step for single parameters. States, groups and rates stay in the optimizer. Raises TypeError."""
 
     def __init__(self, optimizer: torch.optim.Optimizer):
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"the optimizer has to be a torch.optim.Optimizer, not a {type(optimizer).__name__}")
+            raise TypeError(f"optimizer must be a torch.optim.Optimizer (got a {type(optimizer).__name__})")
         optimizer = unwrapped(optimizer)
         for kind in type(optimizer).__mro__:
             if kind.__name__ in REFUSED:
@@ -53,18 +53,18 @@ class Updater:
         self.is_pytorch = type(optimizer).__module__.startswith("torch.optim")
         if not self.is_pytorch:
             _check_separable(optimizer)
-        # Without the wrappers that profile and count steps: those are called once a step, not once a parameter.
+        # Without wrappers that profile and count steps: these are called once a step, not once a parameter.
         self.run_step = inspect.unwrap(type(optimizer).step)
 
     def groups(self) -> dict[int, dict[str, Any]]:
-        """id of a parameter -> its group."""
+        """Returns id of a parameter -> its group."""
         return {id(p): group for group in self.optimizer.param_groups for p in group["params"]}
 
     def has_state(self, parameter: nn.Parameter) -> bool:
         return bool(self.optimizer.state.get(parameter))
 
     def update(self, parameter: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
-        """One step of the optimizer for one parameter, in place."""
+        """Runs one step of the optimizer for one parameter, in place. The parameter's .grad is None afterwards."""
         optimizer = self.optimizer
         groups = optimizer.param_groups
         alone = {**group, "params": [parameter]}
@@ -86,13 +86,13 @@ class Updater:
     def after_step(self) -> None:
         for hook in list(self.optimizer._optimizer_step_post_hooks.values()):
             hook(self.optimizer, (), {})
-        self.optimizer._opt_called = True  # what learning-rate schedulers ask for
+        self.optimizer._opt_called = True  # learning-rate schedulers read it
 
 
 def _like(
     optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], group: dict[str, Any]
 ) -> torch.optim.Optimizer:
-    """An optimizer of the same kind and attributes over other parameters, without states."""
+    """Returns an optimizer of the same type and attributes over other parameters, without states."""
     trial = object.__new__(type(optimizer))
     trial.__dict__.update(optimizer.__dict__)
     trial.state = collections.defaultdict(dict)
@@ -102,7 +102,7 @@ def _like(
 
 
 def _check_separable(optimizer: torch.optim.Optimizer) -> None:
-    """TypeError where a step for all parameters is not the same as one for each: PyTorch's own optimizers are known to be."""
+    """Raises TypeError if a step for all parameters differs from one step for each. PyTorch's own optimizers need no check."""
     run = inspect.unwrap(type(optimizer).step)
     results = []
     for apart in (False, True):
@@ -120,12 +120,12 @@ def _check_separable(optimizer: torch.optim.Optimizer) -> None:
         results.append(([p.detach() for p in parameters], {k: str(v) for k, v in group.items() if k != "params"}))
     if not all(map(torch.equal, results[0][0], results[1][0])) or results[0][1] != results[1][1]:
         raise TypeError(
-            f"{type(optimizer).__name__} cannot be split by parameter: its step for all is not that for each alone"
+            f"{type(optimizer).__name__} cannot be split by parameter: its step for all parameters differs from one step for each"
         )
 
 
 def _inner(t: torch.Tensor, name: str = "") -> list[tuple[str, torch.Tensor]]:
-    """The plain tensors that a tensor consists of, with their names."""
+    """Returns the plain tensors that a tensor consists of, with their names."""
     if type(t) in (torch.Tensor, nn.Parameter) or not is_traceable_wrapper_subclass(t):
         return [(name, t)]
     keys, _ = t.__tensor_flatten__()
@@ -133,21 +133,21 @@ def _inner(t: torch.Tensor, name: str = "") -> list[tuple[str, torch.Tensor]]:
 
 
 def state_bytes(state: dict[str, Any]) -> int:
-    """Bytes of the tensors in an optimizer's state of a parameter."""
+    """Returns the bytes of the tensors in an optimizer's state of a parameter."""
     tensors = [t for t in pytree.tree_leaves(state) if isinstance(t, torch.Tensor)]
     return sum(inner.untyped_storage().nbytes() for t in tensors for _, inner in _inner(t))
 
 
 def _places(state: dict[str, Any]) -> dict[str, int]:
-    """Where the tensors of a state lie."""
+    """Returns the address of each tensor of a state that has more than one element."""
     found = [pair for k, v in state.items() if isinstance(v, torch.Tensor) and v.numel() > 1 for pair in _inner(v, k)]
     return {name: t.untyped_storage().data_ptr() for name, t in found}
 
 
 @dataclasses.dataclass
 class Update:
-    """What updating a parameter costs. The step that makes its states allocates `first_kept` (numbers of allocations, with their
-    bytes in `first_sizes`) to stay; `state`: bytes of the states."""
+    """The cost of updating a parameter. first_kept: numbers of the allocations that stay after the step that makes the states;
+    first_sizes: their bytes. state: bytes of the states."""
 
     cost: measure.Cost
     first_kept: list[int]
@@ -160,13 +160,13 @@ def _scalar(value: Any) -> str:
 
 
 def update_key(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> str:
-    """Equal for updates that do the same work: rates do not count."""
+    """Returns a key that is equal for updates that do the same work; it does not contain rates."""
     flags = {k: _scalar(v) for k, v in group.items() if k != "params" and (isinstance(v, (bool, type(None))) or v == 0)}
     return f"update {type(updater.optimizer).__module__}.{type(updater.optimizer).__name__} {parameter.dtype} {list(parameter.shape)} {list(parameter.stride())} {sorted(flags.items())}"
 
 
 def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any], heap: Any) -> Update:
-    """Runs the update of a parameter like this one: the first, which makes the states, and later ones."""
+    """Runs updates of a parameter like this one: the first, which makes the states, and later ones. Raises TypeError."""
     view = View(-1, tuple(parameter.shape), tuple(parameter.stride()), 0, parameter.dtype)
     stand_in = nn.Parameter(measure.stand_in(view, parameter.device))
     gradient = measure.stand_in(view, parameter.device)
@@ -189,9 +189,9 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
     if kept_gradient or _places(trial.state.get(stand_in, {})) != places:
         raise TypeError(
             f"{type(updater.optimizer).__name__} {'keeps the gradient itself' if kept_gradient else 'makes new states in each step'}; "
-            "states have to be tensors of its own that are changed in place"
+            "states must be tensors of its own that it changes in place"
         )
-    # Some optimizers do other work after some steps (RAdam).
+    # Some optimizers do other work in later steps (RAdam).
     if "step" in state:
         trial.state[stand_in]["step"] += 1000
         scratch = max(scratch, measure.measured(run, parameter.device, None, lambda _: []).scratch)
@@ -200,7 +200,7 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
 
 
 def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> Update:
-    """The same for tensors that are missing: states by running on fake tensors, scratch by what lives meanwhile."""
+    """As measure_update, for a parameter without memory: runs on fake tensors; scratch is the peak of live new tensors."""
     tracker = _LiveBytes()
     trial = _like(updater.optimizer, [], group)
     own = Updater.__new__(Updater)
@@ -224,7 +224,7 @@ def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, 
 
 
 class _LiveBytes(torch.utils._python_dispatch.TorchDispatchMode):
-    """The most bytes of new tensors that live at one time while it is on."""
+    """Measures the peak of the bytes of new tensors while it is on."""
 
     def __init__(self) -> None:
         super().__init__()

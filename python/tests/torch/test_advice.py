@@ -43,8 +43,8 @@ def test_a_refusal_says_what_the_least_is_made_of():
     assert error.smallest == least.memory.planned_peak_bytes
     share = 100 * error.smallest / least.memory.keep_all_bytes
     assert f"the least is {neap.format_bytes(error.smallest)}, {share:.0f} % of keeping everything" in text
-    assert neap.format_bytes(least.memory.parameter_bytes) + " of them parameters" in text
-    assert text.endswith("what would need less: micro_batches=2")
+    assert f"of which {neap.format_bytes(least.memory.parameter_bytes)} are parameters" in text
+    assert text.endswith("to need less, use micro_batches=2")
 
 
 def test_ways_out_are_those_that_would_help():

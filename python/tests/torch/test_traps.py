@@ -159,7 +159,7 @@ def test_what_changes_between_steps():
     both()
     a.add_param_group({"params": model.last.parameters()})
     b.add_param_group({"params": other.last.parameters()})
-    with pytest.raises(neap.torch.ModelChanged, match=r"last\.weight came to the optimizer"):
+    with pytest.raises(neap.torch.ModelChanged, match=r"last\.weight was added to the optimizer"):
         step(x)
 
 

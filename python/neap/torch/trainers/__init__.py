@@ -1,4 +1,4 @@
-"""Ways into the trainers of others: transformers and TRL (attach), Lightning (LightningBudget)."""
+"""Budgets for other libraries' trainers: transformers and TRL (attach), Lightning (LightningBudget)."""
 
 from .hugging_face import Attached, attach
 
@@ -6,7 +6,7 @@ __all__ = ["Attached", "attach"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "LightningBudget":  # Lightning is loaded only where it is wanted
+    if name == "LightningBudget":  # loads Lightning only when it is used
         from .lightning import LightningBudget
 
         return LightningBudget

@@ -1,4 +1,4 @@
-"""The Trainer of transformers, and its heirs in TRL, inside a memory budget."""
+"""The Trainer of transformers, and its subclasses in TRL, inside a memory budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .step import COUNT, BatchesStep, TrainersLoss, Unsteady, mask_facts, masks_
 UNSTEADY = frozenset(
     ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "log_history", "best_metric", "best_global_step")
 )
-# Attributes of a Trainer that change while it trains, and that its own losses do not read.
+# Attributes of a Trainer that change during training, which its own losses do not read.
 CHANGING = {"current_flos", "is_in_train", "current_gradient_accumulation_steps", "model_preparation_time"}
 NEEDED = (
     "get_batch_samples",
@@ -38,20 +38,20 @@ def attach(trainer: Any, budget: int | str = "max", **options: Any) -> Attached:
         trainer.train()
 
     A step of the optimizer is one compiled step (neap.torch.compile_step): the batches of the gradient accumulation, the trainer's
-    own compute_loss, clipping to max_grad_norm, the update. Schedules, callbacks, logs, evaluation, checkpoints and resuming work
-    as ever; callbacks find no gradients (`.grad` is None). budget, options (planner, seconds, progress, replan, clip_value): as for
-    compile_step. The logs get neap_planned_peak_bytes, neap_measured_peak_bytes and neap_overhead.
+    own compute_loss, clipping to max_grad_norm, the update. Schedules, callbacks, logs, evaluation, checkpoints and resuming are
+    unchanged, except that callbacks find no gradients (`.grad` is None). budget and options (planner, seconds, progress, replan,
+    clip_value, chunk_head, fuse): as for compile_step. The logs get neap_planned_peak_bytes, neap_measured_peak_bytes and neap_overhead.
 
-    Returns an Attached; its detach() undoes it. Raises TypeError or ValueError, by name, for what cannot be served; while it
-    trains neap.OverBudget and neap.torch.CannotTrace, before the first step changes anything."""
+    Returns an Attached; its detach() restores the trainer. Raises TypeError or ValueError, which name an unsupported setting;
+    train() raises neap.OverBudget or neap.torch.CannotTrace before the first step changes anything."""
     return Attached(trainer, budget, options)
 
 
 def _refusal(trainer: Any) -> str | None:
-    """Why a trainer cannot be served, with what to do."""
+    """Returns the reason why a trainer is not supported, and what to do; None if it is."""
     missing = [name for name in NEEDED if not hasattr(trainer, name)]
     if missing:
-        return f"it has no {missing[0]}; give a transformers.Trainer (transformers 5)"
+        return f"the trainer has no {missing[0]}: give a transformers.Trainer (transformers 5)"
     args, accelerator = trainer.args, trainer.accelerator
     step = inspect.unwrap(type(trainer).training_step)
     is_own = step.__module__.startswith(("transformers.", "trl."))
@@ -59,23 +59,23 @@ def _refusal(trainer: Any) -> str | None:
     backend = 'compile the model with torch.compile(model, backend="neap") in place of attach'
     offload = getattr(trainer, "maybe_activation_offload_context", None)
     rows = [
-        (not is_own, f"{type(trainer).__name__}.training_step is overridden, and Neap replaces it: put what it does into compute_loss"),
+        (not is_own, f"{type(trainer).__name__}.training_step is overridden, and Neap replaces it: move its code to compute_loss"),
         (is_own and "compute_loss" not in inspect.getsource(step) and "maybe_activation_offload" not in inspect.getsource(step),
-         f"{type(trainer).__name__} does more in training_step than to take a loss: {backend}"),
-        (args.fp16 or getattr(accelerator, "scaler", None) is not None, "fp16 trains with a GradScaler, which skips steps by what gradients hold: use bf16=True"),
-        (getattr(trainer, "is_deepspeed_enabled", False), "DeepSpeed has an engine and an optimizer of its own: use Neap without it"),
-        (getattr(trainer, "is_fsdp_enabled", False), f"FSDP shares parameters out over processes: {backend}"),
-        (args.n_gpu > 1, "several GPUs would be used by DataParallel: make one visible (CUDA_VISIBLE_DEVICES=0)"),
+         f"{type(trainer).__name__} does more in training_step than compute a loss: {backend}"),
+        (args.fp16 or getattr(accelerator, "scaler", None) is not None, "fp16 trains with a GradScaler, which skips steps by the values of gradients: use bf16=True"),
+        (getattr(trainer, "is_deepspeed_enabled", False), "DeepSpeed has its own engine and optimizer: use Neap without it"),
+        (getattr(trainer, "is_fsdp_enabled", False), f"FSDP divides parameters among processes: {backend}"),
+        (args.n_gpu > 1, "DataParallel would use several GPUs: make one visible (CUDA_VISIBLE_DEVICES=0)"),
         (args.world_size > 1 or parallel not in ("NO", "MULTI_CPU"), f"training is distributed ({parallel}, {args.world_size} processes): {backend}"),
-        (args.torch_compile, "torch_compile=True hands the model to another compiler: leave it out"),
-        (offload is not None and not isinstance(offload, contextlib.nullcontext), "activation_offloading moves what Neap plans: leave it out"),
+        (args.torch_compile, "torch_compile=True gives the model to another compiler: leave it out"),
+        (offload is not None and not isinstance(offload, contextlib.nullcontext), "activation_offloading moves tensors that Neap plans: leave it out"),
         (str(getattr(args.optim, "value", args.optim)).endswith("lomo"), f"optim={args.optim} updates inside the backward pass: use another optimizer"),
     ]  # fmt: skip
     return next((text for applies, text in rows if applies), None)
 
 
 class Attached:
-    """A trainer inside a budget. `step`: its compiled step, None before the first; `memory`: where its bytes go."""
+    """A trainer inside a budget. step: its compiled step, None before the first step of train(). memory: the bytes of the step."""
 
     def __init__(self, trainer: Any, budget: int | str, options: dict[str, Any]):
         why = _refusal(trainer)
@@ -83,18 +83,18 @@ class Attached:
             raise TypeError(f"neap.torch.attach({type(trainer).__name__}): {why}")
         owned = {"micro_batches": "gradient_accumulation_steps", "clip_norm": "max_grad_norm"}
         for name in owned.keys() & options.keys():
-            raise ValueError(f"neap.torch.attach: {name} is the trainer's {owned[name]}: set it there")
+            raise ValueError(f"neap.torch.attach: {name} is unexpected: set {owned[name]} in the trainer's arguments")
         self.trainer, self.budget, self.options = trainer, budget, options
         self.step: BatchesStep | None = None
         self.loss = TrainersLoss(self._compute, self._as_eager)
         BatchesStep(
             nn.Identity(), self.loss, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options
-        )  # nonsense is refused now
-        self.batches: list[Any] = []  # of this step of the optimizer, as the loop has taken them
+        )  # raises for a wrong budget or option
+        self.batches: list[Any] = []  # of this step of the optimizer, from the loop
         self.number: Any = None
-        self.losses: list[torch.Tensor] = []  # of the batches that training_step was not called for yet
+        self.losses: list[torch.Tensor] = []  # of batches for which training_step was not called yet
         self.norm: Any = None
-        self.optimizer: Any = None  # whose step() has nothing to do
+        self.optimizer: Any = None  # whose step() does nothing
         self.replaced = {
             "get_batch_samples": self._get_batch_samples,
             "training_step": self._training_step,
@@ -111,14 +111,14 @@ class Attached:
     @property
     def memory(self) -> Memory:
         if self.step is None:
-            raise RuntimeError("nothing is compiled yet: the first step of train() does that")
+            raise RuntimeError("nothing is compiled yet: call train() first")
         return self.step.memory
 
     def detach(self) -> None:
-        """The trainer is as it was before attach."""
+        """Restores the trainer to its state before attach, and releases the step's memory."""
         for name in self.replaced:
             self.trainer.__dict__.pop(name, None)
-            if getattr(self.trainer, name) != self.before[name]:  # it was the instance's own before
+            if getattr(self.trainer, name) != self.before[name]:  # the instance had its own
                 setattr(self.trainer, name, self.before[name])
         self._give_back_optimizer()
         if self.step is not None:
@@ -132,7 +132,7 @@ class Attached:
         return self.batches, self.number
 
     def _training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """The loss of one batch; the first call of a step of the optimizer runs all of it."""
+        """Returns the loss of one batch. The first call for a step of the optimizer runs the whole step."""
         batches = self.batches if any(inputs is x for x in self.batches) else [inputs]
         if not self.losses or batches is not self.batches:
             self.losses = self._step(model, batches, num_items_in_batch)
@@ -150,7 +150,7 @@ class Attached:
         self.loss.settings = self._settings()
         named = {} if number is None else {COUNT: number}
         weight = 1 if self._is_scaled(number) else trainer.current_gradient_accumulation_steps
-        # Micro-batches are of one kind: where one has padding, masks are made for all.
+        # Micro-batches must have one kind: if one has padding, all have masks.
         self.facts = all(full for full, _ in facts), any(packed for _, packed in facts)
         self.loss.settings["masks"] = self.facts
         extras = step.run([(x,) for x in prepared], weight, **named)
@@ -161,14 +161,14 @@ class Attached:
         return losses if weight == 1 else [loss / weight for loss in losses]
 
     def _is_scaled(self, number: Any) -> bool:
-        """Whether the loss is over all batches of the accumulation already: as the trainer decides."""
+        """Returns whether the loss already counts all batches of the accumulation, as the trainer decides it."""
         trainer = self.trainer
         if getattr(trainer, "loss_is_scaled_for_ga", None) is not None:
             return trainer.loss_is_scaled_for_ga
         return (trainer.model_accepts_loss_kwargs and number is not None) or trainer.compute_loss_func is not None
 
     def _released(self, name: str) -> Callable[..., Any]:
-        """Evaluation takes its memory from where the step has given its own back."""
+        """Returns the trainer's method, which first releases the step's memory for evaluation."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self.step is not None:
@@ -194,7 +194,7 @@ class Attached:
         optimizer, step = unwrapped(self.trainer.optimizer), self.step
         same = step is not None and step.model is model and step.optimizer is optimizer
         if not same or (step.micro_batches > 1) != cut or step.clip_norm != clip:
-            why = _refusal(self.trainer)  # arguments may be other ones than when it was attached
+            why = _refusal(self.trainer)  # arguments may have changed since attach
             if why is not None:
                 raise TypeError(f"neap.torch.attach({type(self.trainer).__name__}): {why}")
             if step is not None:
@@ -219,7 +219,7 @@ class Attached:
             trainer.state = state
 
     def _settings(self) -> dict[str, Any]:
-        """Numbers and texts that a user's compute_loss may read from the trainer."""
+        """Returns numbers and texts that a user's compute_loss may read from the trainer."""
         return {
             k: v
             for k, v in vars(self.trainer).items()
@@ -227,7 +227,7 @@ class Attached:
         }
 
     def _take_optimizer(self) -> None:
-        """The loop's own optimizer.step() has nothing to do: the step has done it."""
+        """Makes the loop's optimizer.step() do nothing, since the compiled step updates the parameters."""
         optimizer = self.trainer.optimizer
         if optimizer is self.optimizer and "step" in vars(optimizer):
             return
@@ -237,7 +237,7 @@ class Attached:
         def done(closure: Any = None) -> None:
             inner._opt_called = optimizer._opt_called = True
 
-        done._wrapped_by_lr_sched = True  # schedulers ask for it
+        done._wrapped_by_lr_sched = True  # schedulers read it
         self.optimizer, self.optimizers_own = optimizer, vars(optimizer).get("step")
         optimizer.step = done
 

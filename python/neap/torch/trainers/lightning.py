@@ -24,7 +24,7 @@ except ImportError:
 UNSTEADY = frozenset(
     ("global_step", "current_epoch", "callback_metrics", "logged_metrics", "progress_bar_metrics", "is_last_batch")
 )
-# Hooks of a module around gradients, which are never there as a whole.
+# Hooks of a module around gradients, which never exist all at once.
 REFUSED_HOOKS = (
     "backward", "optimizer_step", "optimizer_zero_grad", "configure_gradient_clipping", "on_before_backward", "on_after_backward",
     "on_before_optimizer_step", "on_before_zero_grad", "training_step_end",
@@ -37,11 +37,11 @@ REFUSED_CALLBACKS = {
 
 
 class BatchIndex:
-    """Stands for batch_idx in a captured step: it may be passed on, not read."""
+    """Replaces batch_idx in a captured step: it may be passed on, but not read."""
 
     def _read(self, *_: Any, **__: Any) -> Any:
         raise CannotTrace(
-            "training_step reads batch_idx, which changes from step to step and would be built in for ever: do that in on_train_batch_start"
+            "training_step reads batch_idx, which changes from step to step and would become a constant: read it in on_train_batch_start"
         )
 
     __index__ = __int__ = __float__ = __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __mod__ = __add__ = _read
@@ -50,7 +50,7 @@ class BatchIndex:
 
 
 class Manual:
-    """Replaces the optimizer of a module with manual optimization while a step is captured, and sees what is done with it."""
+    """Replaces the optimizer of a module with manual optimization while a step is captured, and records its calls."""
 
     def __init__(self, optimizer: Any):
         self.optimizer, self.losses, self.steps = optimizer, [], 0
@@ -58,16 +58,16 @@ class Manual:
 
     def step(self, closure: Any = None) -> None:
         if closure is not None:
-            raise CannotTrace("optimizer.step(closure) is not served: call manual_backward(loss), then step()")
+            raise CannotTrace("optimizer.step(closure) is not supported: call manual_backward(loss), then step()")
         if len(self.losses) != 1:
-            raise CannotTrace(
-                f"optimizer.step() comes after {len(self.losses)} calls of manual_backward; one step takes one"
-            )
+            raise CannotTrace(f"optimizer.step() must follow one call of manual_backward (got {len(self.losses)})")
         self.steps += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if self.losses and not self.steps:
-            raise CannotTrace("zero_grad() stands between manual_backward and step()")
+            raise CannotTrace(
+                "zero_grad() is called between manual_backward and step(): call it before manual_backward"
+            )
 
     def toggle_model(self, sync_grad: bool = True) -> Any:
         return contextlib.nullcontext()
@@ -79,12 +79,14 @@ class Manual:
 class LightningBudget(pl.Callback):
     """Trains a LightningModule inside a budget: `Trainer(callbacks=[neap.torch.LightningBudget("2GiB")])`.
 
-    The module's training_step is the loss function, a step of the optimizer one compiled step: with accumulate_grad_batches the
-    batches wait until it is due. gradient_clip_val and gradient_clip_algorithm are the Trainer's. What training_step logs with
-    self.log is logged after the step. Manual optimization is served where training_step takes one step of one optimizer:
-    manual_backward(loss), perhaps clip_gradients, step(). options: planner, seconds, progress, replan, as for compile_step.
+    The module's training_step is the loss function. A step of the optimizer is one compiled step; with accumulate_grad_batches,
+    batches wait until it is due. Clipping is by the Trainer's gradient_clip_val and gradient_clip_algorithm. Values that
+    training_step logs with self.log are logged after the step. Manual optimization is supported if training_step runs one step of
+    one optimizer: manual_backward(loss), optionally clip_gradients, step(). options: planner, seconds, progress, replan, as for
+    compile_step.
 
-    step: the compiled step; memory: where its bytes go. Raises TypeError in on_fit_start for what cannot be served."""
+    step: the compiled step; memory: the bytes of the step. fit() raises TypeError at its start, which names an unsupported
+    setting, and neap.OverBudget or neap.torch.CannotTrace before the first step changes anything."""
 
     def __init__(self, budget: int | str = "max", **options: Any):
         super().__init__()
@@ -94,19 +96,20 @@ class LightningBudget(pl.Callback):
         self.replaced: list[tuple[Any, str]] = []
         BatchesStep(
             nn.Identity(), len, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options
-        )  # nonsense is refused now
+        )  # raises for a wrong budget or option
 
     @property
     def memory(self) -> Memory:
         if self.step is None:
-            raise RuntimeError("nothing is compiled yet: the first step of fit() does that")
+            raise RuntimeError("nothing is compiled yet: call fit() first")
         return self.step.memory
 
     def largest_batch(
         self, module: pl.LightningModule, batch: Any, optimizer: Any = None, budget: int | str | None = None
     ) -> int | None:
-        """The largest size of dimension 0 of the batch's tensors that fits the budget, planned without running: in place of
-        BatchSizeFinder. module needs no trainer; optimizer: as for neap.torch.plan (None: configure_optimizers is asked)."""
+        """Returns the largest size of dimension 0 of the batch's tensors that fits the budget, by planning, without running: replaces
+        BatchSizeFinder. module needs no trainer. optimizer: as for neap.torch.plan; None: that of configure_optimizers. Raises
+        CannotTrace, and InvalidArgument if the budget is a share."""
         self.module = module
         self._facts(batch)
         if optimizer is None:
@@ -141,7 +144,7 @@ class LightningBudget(pl.Callback):
             self.step.release()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Validation takes its memory from where the step has given its own back."""
+        """Releases the step's memory for validation."""
         if self.step is not None:
             self.step.release()
 
@@ -160,7 +163,7 @@ class LightningBudget(pl.Callback):
     # ---- The loops ----
 
     def _automatic(self, optimizer: Any, batch_idx: int, kwargs: Any) -> dict[str, Any]:
-        """In place of the run of Lightning's automatic optimization."""
+        """Replaces the run of Lightning's automatic optimization."""
         trainer, progress = (
             self.trainer,
             self.trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer,
@@ -186,7 +189,7 @@ class LightningBudget(pl.Callback):
         return {"loss": last["loss"] if n == 1 else last["loss"] / n, **last["returned"]}
 
     def _manual(self, kwargs: Any) -> dict[str, Any]:
-        """In place of the run of Lightning's manual optimization."""
+        """Replaces the run of Lightning's manual optimization."""
         loop = self.trainer.fit_loop.epoch_loop.manual_optimization
         optimizer = self.trainer.optimizers[0]
         if self.step is None:
@@ -198,7 +201,7 @@ class LightningBudget(pl.Callback):
 
     def _batch(self, kwargs: Any) -> Any:
         if "batch" not in kwargs:
-            raise CannotTrace("training_step takes a dataloader_iter: let it take the batch")
+            raise CannotTrace("training_step takes a dataloader_iter: let it take a batch")
         return kwargs["batch"]
 
     def _facts(self, batch: Any) -> tuple[bool, bool]:
@@ -231,7 +234,7 @@ class LightningBudget(pl.Callback):
         return extras
 
     def _log(self, logs: Served, batch: Any) -> None:
-        """Logs what training_step logged. batch: the one it was for, where it is not the loop's present one."""
+        """Logs the values that training_step logged. batch: the batch of these values, if it is not the loop's present one."""
         module = self.module
         before, module._current_fx_name = module._current_fx_name, "training_step"
         try:
@@ -248,13 +251,13 @@ class LightningBudget(pl.Callback):
         return _ModulesLoss(self._compute, self._as_eager)
 
     def _compute(self, module: Any, batch: Any) -> tuple[torch.Tensor, dict[str, Any]]:
-        """training_step as a loss: (loss, {what it logs, what it returns beside, steps of schedulers})."""
+        """Runs training_step; returns (loss, {logged values, other returned values, steps of schedulers})."""
         logs: list[tuple[str, torch.Tensor, dict[str, Any]]] = []
 
         def log(name: str, value: Any, *args: Any, **options: Any) -> None:
             if not isinstance(value, (torch.Tensor, int, float)):
                 raise CannotTrace(
-                    f"self.log({name!r}, {type(value).__name__}) in training_step: a metric object changes itself in each step; log a tensor, or "
+                    f"self.log({name!r}, {type(value).__name__}) in training_step: a metric object changes its own state in each step; log a tensor, or "
                     "update it in on_train_batch_end with what training_step returns"
                 )
             if args:
@@ -297,7 +300,7 @@ class LightningBudget(pl.Callback):
         return module._trainer.optimizers[0] if module._trainer is not None else None
 
     def _clip_of(self, batch: Any) -> dict[str, float]:
-        """What clip_gradients is given in training_step, found by capturing it once."""
+        """Returns the arguments of clip_gradients in training_step, by capturing it once."""
         from ..trace import trace_step
 
         self._facts(batch)
@@ -324,7 +327,7 @@ class _ModulesLoss(TrainersLoss):
 
 
 class _Counted:
-    """Stands for a scheduler while a step is captured."""
+    """Replaces a scheduler while a step is captured; counts its steps."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -332,7 +335,7 @@ class _Counted:
     def step(self, *args: Any) -> None:
         if args:
             raise CannotTrace(
-                "a scheduler's step(metric) in training_step is not served: call it in on_train_epoch_end"
+                "a scheduler's step(metric) in training_step is not supported: call it in on_train_epoch_end"
             )
         self.steps += 1
 
@@ -347,7 +350,7 @@ def _listed(x: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def _own(module: nn.Module, values: dict[str, Any]) -> Iterator[None]:
-    """The module has these methods for a while."""
+    """While entered, the module has these methods."""
     before = {name: module.__dict__[name] for name in values if name in module.__dict__}
     module.__dict__.update(values)
     try:
@@ -370,11 +373,13 @@ def _taken(result: Any, manual: Manual | None) -> tuple[torch.Tensor, dict[str, 
     if manual is not None:
         if manual.steps != 1:
             raise CannotTrace(
-                f"training_step takes {manual.steps} steps of its optimizer; Neap serves one. For others call neap.torch.compile_step for each loss"
+                f"training_step must run one step of its optimizer (got {manual.steps}): for more, call neap.torch.compile_step for each loss"
             )
         loss = manual.losses[0]
     if loss is None:
-        raise CannotTrace("training_step gives no loss: a captured step cannot be left out; give a loss in each step")
+        raise CannotTrace(
+            "training_step returns no loss, and a captured step cannot be skipped: return a loss in each step"
+        )
     return loss, returned
 
 
@@ -388,11 +393,11 @@ def _refusal(trainer: Any, module: Any) -> str | None:
     strategy = type(trainer.strategy).__name__
     rows: list[tuple[Any, Callable[[], str]]] = [
         (strategy != "SingleDeviceStrategy", lambda: f"strategy {strategy} runs several processes or devices: {backend}"),
-        (getattr(trainer.precision_plugin, "scaler", None) is not None, lambda: "16-mixed trains with a GradScaler, which skips steps by what gradients hold: use bf16-mixed"),
-        (len(trainer.optimizers) != 1, lambda: f"the module has {len(trainer.optimizers)} optimizers; one step is of one: call neap.torch.compile_step for each in training_step"),
+        (getattr(trainer.precision_plugin, "scaler", None) is not None, lambda: "16-mixed trains with a GradScaler, which skips steps by the values of gradients: use bf16-mixed"),
+        (len(trainer.optimizers) != 1, lambda: f"the module has {len(trainer.optimizers)} optimizers, and a compiled step has one: call neap.torch.compile_step for each in training_step"),
         (hook, lambda: f"{type(module).__name__}.{hook} is overridden, and a planned step does not call it: {backend}"),
-        (callback, lambda: f"{type(callback).__name__} is not served: {REFUSED_CALLBACKS[type(callback).__name__]}"),
-        (trainer.detect_anomaly if hasattr(trainer, "detect_anomaly") else trainer._detect_anomaly, lambda: "detect_anomaly looks into backward passes: leave it out"),
+        (callback, lambda: f"{type(callback).__name__} is not supported: {REFUSED_CALLBACKS[type(callback).__name__]}"),
+        (trainer.detect_anomaly if hasattr(trainer, "detect_anomaly") else trainer._detect_anomaly, lambda: "detect_anomaly reads backward passes, which a planned step does not have: leave it out"),
     ]  # fmt: skip
     return next((text() for applies, text in rows if applies), None)
 

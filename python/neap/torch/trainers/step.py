@@ -1,4 +1,4 @@
-"""What the ways into trainers have in common: a step over several batches, and a loss function that belongs to a trainer."""
+"""Common parts of the trainers: a step over several batches, and the loss function of a trainer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS = {
     for p in inspect.signature(compile_step).parameters.values()
     if p.kind is p.KEYWORD_ONLY and p.name not in ("budget", "micro_batches", "batch_dim")
 }
-LARGE = 64  # a module's output above this many times the batch's elements is not kept for metrics
+LARGE = 64  # a module's output of more elements than this times the batch's is not kept for metrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Batches(Parts):
 
 
 class BatchesStep(CompiledStep):
-    """A compiled step whose micro-batches are batches of their own, of any shapes. The losses' weight is the caller's."""
+    """A compiled step whose micro-batches are whole batches of any shapes. The caller gives the losses' weight."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class BatchesStep(CompiledStep):
     ):
         unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
-            raise TypeError(f"no option {unknown[0]}; there are {', '.join(OPTIONS)}")
+            raise TypeError(f"no option {unknown[0]}; the options are {', '.join(OPTIONS)}")
         super().__init__(
             model, loss_fn, optimizer, budget, micro_batches=2 if cut else 1, batch_dim=0, **{**OPTIONS, **options}
         )
@@ -62,11 +62,12 @@ class BatchesStep(CompiledStep):
     def run(
         self, batches: list[tuple[Any, ...]], weight: float | int = 1, **named: Any
     ) -> list[tuple[torch.Tensor, Any]]:
-        """One training step over all batches: (loss, extras) of each, as loss_fn gave them; each loss counts 1 / weight."""
+        """Runs one training step over all batches; returns (loss, extras) of each, as loss_fn returned them. The step trains on the
+        sum of losses divided by weight. Raises as compile_step."""
         if torch.is_inference_mode_enabled():
-            raise RuntimeError("a training step does not run in inference mode")
+            raise RuntimeError("a training step cannot run in inference mode: leave torch.inference_mode() first")
         if not self.running.acquire(blocking=False):
-            raise RuntimeError("this step runs already, in another thread or further up: a step runs one at a time")
+            raise RuntimeError("this step is already running, in another thread or in a caller: run one at a time")
         try:
             self.weight = weight
             apart = [self._taken_apart(batch, named) for batch in batches]
@@ -99,7 +100,7 @@ class BatchesStep(CompiledStep):
 
 
 class Served:
-    """Tensors that come back from a captured step, and how to make the modules' outputs of them again."""
+    """Tensors that a captured step returns, and the function that makes the modules' outputs of them again."""
 
     def __init__(self, tensors: list[Any], make: Callable[[list[Any]], list[Any]] | None):
         self.tensors, self.make = tensors, make
@@ -112,7 +113,7 @@ pytree.register_pytree_node(Served, lambda x: (x.tensors, x.make), lambda tensor
 
 
 def _kept(value: Any, most: int) -> Any:
-    """A module's output without what is too large or of unknown types: None is in its place, or it is gone."""
+    """Returns a module's output without parts that are too large or of unknown types: they become None or are removed."""
     if isinstance(value, torch.Tensor):
         return value if value.numel() <= most else None
     if isinstance(value, dict):
@@ -152,7 +153,7 @@ def _served(outputs: list[Any], most: int) -> Served:
 
 
 class _Calls:
-    """While it is entered, outermost calls of modules go through `instead`."""
+    """While entered, outermost calls of modules go through `instead`."""
 
     def __init__(self, instead: Callable[[Callable[..., Any], nn.Module, Any, Any], Any]):
         self.instead, self.depth = instead, 0
@@ -177,7 +178,7 @@ class _Calls:
 
 
 def _loss_in(traceback: Any) -> torch.Tensor | None:
-    """The variable `loss` of the innermost function that has one, where nothing is assigned to it further down."""
+    """Returns the variable `loss` of the innermost function that has one; None if a later line of it assigns to `loss`."""
     found = None
     while traceback is not None:
         value = traceback.tb_frame.f_locals.get("loss")
@@ -190,7 +191,7 @@ def _loss_in(traceback: Any) -> torch.Tensor | None:
 
 
 class Unsteady:
-    """Stands for an object of a trainer while a step is captured: what changes from step to step must not be built in."""
+    """Replaces an object of a trainer while a step is captured. Refuses reads of attributes that change from step to step."""
 
     def __init__(self, inner: Any, name: str, names: frozenset[str]):
         self.__dict__.update(_inner=inner, _name=name, _names=names)
@@ -198,7 +199,7 @@ class Unsteady:
     def __getattr__(self, key: str) -> Any:
         if key in self._names:
             raise CannotTrace(
-                f"the loss reads {self._name}.{key}, which changes from step to step and would be built in for ever: give it in the batch as a tensor"
+                f"the loss reads {self._name}.{key}, which changes from step to step and would become a constant: give it in the batch as a tensor"
             )
         return getattr(self._inner, key)
 
@@ -207,15 +208,15 @@ class Unsteady:
 
 
 class TrainersLoss:
-    """The loss function of a trainer. `settings` is what a captured step has built in; nothing else of the trainer is looked at.
+    """The loss function of a trainer. `settings` are the constants of a captured step; nothing else of the trainer is compared.
 
-    Code that reads numbers from tensors (`.item()`, `if count > 0`) once the loss is known, as metrics do, is not captured: it runs
-    after each step, on what the modules gave in that step (`after`). Where it reads a number before, the step is refused."""
+    Code that reads numbers from tensors (`.item()`, `if count > 0`) after the loss is known, as metrics do, is not captured: it runs
+    after each step, on the outputs of modules in that step (`after`). If it reads a number before, the step is refused."""
 
     __slots__ = ("__dict__", "compute", "eagerly")
 
     def __init__(self, compute: Callable[..., torch.Tensor], eagerly: Callable[[], Any]):
-        """compute(model, batch, **named) gives the loss; eagerly(): a context that is entered while it is captured."""
+        """compute(model, batch, **named): returns the loss. eagerly(): returns a context, which is entered while it is captured."""
         self.compute, self.eagerly = compute, eagerly
         self.settings: dict[str, Any] = {}
 
@@ -242,7 +243,7 @@ class TrainersLoss:
         return loss, {"loss": loss, "served": served}
 
     def after(self, model: nn.Module, batch: Any, extras: dict[str, Any], **named: Any) -> None:
-        """Runs what was not captured: the whole of `compute`, with the modules' outputs as they were."""
+        """Runs all of `compute` again, with the modules' outputs of the step, for the code that was not captured. Raises CannotTrace."""
         served = extras["served"]
         if served.make is None:
             return
@@ -253,20 +254,20 @@ class TrainersLoss:
                 return next(outputs)
             except StopIteration:
                 raise CannotTrace(
-                    f"{type(module).__name__} is called once the loss is known and numbers are read: Neap cannot run it there"
+                    f"{type(module).__name__} is called after the loss is known and numbers are read, where Neap cannot run it: call it before"
                 ) from None
 
         with torch.no_grad(), torch.random.fork_rng(devices=[]), _Calls(serve):
             loss = self.compute(model, batch, **named)
         if not torch.allclose(loss.float(), extras["loss"].float(), rtol=1e-3, atol=1e-6, equal_nan=True):
             raise CannotTrace(
-                f"the loss depends on numbers that are read from tensors: {float(loss):.6g} is returned, {float(extras['loss']):.6g} was known when the "
-                "first number was read, and was trained on. Keep it in tensors (torch.where)."
+                f"the loss depends on numbers that are read from tensors: {float(loss):.6g} is returned, but the step trained on "
+                f"{float(extras['loss']):.6g}, the loss when the first number was read; keep it in tensors (torch.where)"
             )
 
 
 def _inside_module(traceback: Any) -> bool:
-    """Whether the error came from within a module's call."""
+    """Returns whether the error came from inside a module's call."""
     while traceback is not None:
         if traceback.tb_frame.f_code is nn.Module._call_impl.__code__:
             return True
@@ -278,8 +279,8 @@ def _inside_module(traceback: Any) -> bool:
 
 
 def mask_facts(batch: Any) -> tuple[bool, bool]:
-    """What transformers reads from a batch to choose how attention is computed: no mask has padding; positions are of several
-    sequences in a row."""
+    """Returns the facts of a batch by which transformers chooses the kernel of attention: whether no mask has padding, and whether a
+    row holds the positions of several sequences."""
     full, packed = True, False
     for name, x in batch.items() if hasattr(batch, "items") else ():
         if isinstance(x, torch.Tensor) and name.endswith("attention_mask") and x.dim() == 2:
@@ -291,8 +292,8 @@ def mask_facts(batch: Any) -> tuple[bool, bool]:
 
 @contextlib.contextmanager
 def masks_as_eager(full: bool, packed: bool) -> Iterator[None]:
-    """transformers takes another way through attention's masks where it cannot read them (fake tensors): with the facts of the
-    batch it takes that of eager training, whose kernels give its bits."""
+    """While entered, transformers chooses attention's kernels as in eager training, by the facts of the batch, so that the bits are
+    the same. It cannot read masks that are fake tensors."""
     masking = sys.modules.get("transformers.masking_utils")
     if masking is None:
         yield

@@ -317,7 +317,7 @@ class Step:
             },
         )
 
-    # ---- What it needs ----
+    # ---- Bounds and digest ----
 
     def _ends(self) -> tuple[int, int]:
         if self._keep_all is None:

@@ -124,7 +124,7 @@ class Attached:
         if self.step is not None:
             self.step.release()
 
-    # ---- What replaces the trainer's methods ----
+    # ---- Replacements of the trainer's methods ----
 
     def _get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> tuple[list[Any], Any]:
         self.batches, self.number = self.before["get_batch_samples"](epoch_iterator, num_batches, device)

@@ -51,7 +51,7 @@ class Session:
         unknown = set(options) - OPTIONS
         if unknown:
             raise ValueError(
-                f"backend neap: unknown option {', '.join(sorted(unknown))}; the options are {', '.join(sorted(OPTIONS))}"
+                f"backend neap: no option {', '.join(sorted(unknown))}; the options are {', '.join(sorted(OPTIONS))}"
             )
         self.options = options
         self.budget = options.get("budget", os.environ.get("NEAP_BUDGET") or "max")

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/memory_status.h"
+#include "base/random.h"
 #include "base/sha256.h"
+#include "base/sha256_blocks.h"
 
 static void expect_digest(const char *message, size_t bytes, const char *digest) {
   /* Whole, byte by byte, and in uneven pieces. */
@@ -46,6 +48,23 @@ static void test_million(void **state) {
   assert_string_equal(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+/* Instructions of the processor give the states of plain C. */
+static void test_instructions(void **state) {
+  (void)state;
+  unsigned char blocks[64 * 9 + 1];
+  uint32_t random = 5;
+  if (!sha256_has_instructions()) skip();
+  for (int round = 0; round < 100; round++) {
+    const size_t count = (size_t)round % 9 + 1, at = (size_t)round % 2; /* at any address */
+    uint32_t plain[8], quick[8];
+    for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (unsigned char)random_next(&random);
+    for (int i = 0; i < 8; i++) plain[i] = quick[i] = random_next(&random);
+    sha256_portable(plain, blocks + at, count);
+    sha256_by_instructions(quick, blocks + at, count);
+    assert_memory_equal(plain, quick, sizeof plain);
+  }
+}
+
 static void test_memory_grows(void **state) {
   (void)state;
   const size_t bytes = (size_t)64 << 20;
@@ -66,6 +85,7 @@ int run_test_sha256(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),
       cmocka_unit_test(test_million),
+      cmocka_unit_test(test_instructions),
       cmocka_unit_test(test_memory_grows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

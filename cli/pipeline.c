@@ -17,6 +17,7 @@ struct table {
   struct chosen ways[WAYS_MOST];
   neap_step *steps[MOST_PARTS];
   int count, step_count;
+  int32_t pipelines;
   bool least;        /* what takes the least bytes is the answer: all of them fit */
   uint64_t smallest; /* budget that any way was found to meet */
 };
@@ -93,8 +94,9 @@ static json_t *table_json(const struct table *t) {
                                           "highest_bytes", (json_int_t)i->highest_bytes, "schedule",
                                           schedule_json(c->pipeline, i->ranks)));
   }
-  return json_pack("{s:i, s:I, s:o}", "pipeline", (int)t->options.ranks, "smallest_budget_bytes",
-                   (json_int_t)t->smallest, "ways", ways);
+  return json_pack("{s:i, s:i, s:I, s:o}", "pipeline", (int)t->options.ranks, "processes",
+                   (int)(t->options.ranks * t->pipelines), "smallest_budget_bytes", (json_int_t)t->smallest,
+                   "ways", ways);
 }
 
 static void print_row(const struct chosen *c, bool least) {
@@ -122,6 +124,11 @@ static int print_table(const struct verb *verb, const struct table *t, bool json
     printf("%-14s %6s %12s %8s %12s %12s  %s\n", "way", "parts", "a step", "bubble", "a rank, least",
            "highest", "blocks of each stage, from the last; r: recomputed");
     for (int w = 0; w < t->count; w++) print_row(&t->ways[w], t->least);
+    if (t->pipelines > 1)
+      printf("\neach of %d pipelines takes 1/%d of the batch; the processes of a stage share sums and states "
+             "and "
+             "exchange gradients, which is not counted\n",
+             (int)t->pipelines, (int)t->pipelines);
   }
   if (met) return EXIT_DONE;
   fprintf(
@@ -143,15 +150,21 @@ static neap_status try_all(struct table *t, const neap_train_options *source) {
 }
 
 /* Settles the batch and what divides it. */
-static int settle(const struct verb *verb, struct arguments *a, int32_t ranks) {
+static int settle(const struct verb *verb, struct arguments *a, struct grid grid) {
   neap_train_options *source = &a->options;
   if (check_use(verb, a) != EXIT_DONE) return EXIT_USAGE;
   neap_train_options_resolve(source);
   const char *budget = given_text(a, "budget");
   if (source->session.budget_fraction > 0 || (budget != NULL && strcmp(budget, "available") == 0))
-    return report_usage(verb, "--pipeline %d: --budget must be bytes of a rank, max or min", (int)ranks);
+    return report_usage(verb, "--pipeline %d: --budget must be bytes of a rank, max or min",
+                        (int)grid.stages);
   const neap_status status = source->shape.batch == 0 ? source_usual_batch(source) : NEAP_OK;
   if (status != NEAP_OK) return report_failure(verb, status);
+  if (source->shape.batch % grid.pipelines != 0)
+    return report_usage(
+        verb, "--batch %lld: %d pipelines of %d processes cannot divide it; give a multiple of %d",
+        (long long)source->shape.batch, (int)grid.pipelines, (int)grid.stages, (int)grid.pipelines);
+  source->shape.batch /= grid.pipelines;
   if (check_micro_batch(verb, source) != EXIT_DONE) return EXIT_USAGE;
   if (source->micro_batch > 0 && source->shape.batch / source->micro_batch > MOST_PARTS)
     return report_usage(verb, "--micro-batch %lld: a pipeline takes up to %d micro-batches (got %lld)",
@@ -160,14 +173,16 @@ static int settle(const struct verb *verb, struct arguments *a, int32_t ranks) {
   return EXIT_DONE;
 }
 
-int plan_pipeline(const struct verb *verb, struct arguments *a, int32_t ranks, double bandwidth,
+int plan_pipeline(const struct verb *verb, struct arguments *a, struct grid grid, double bandwidth,
                   double latency) {
-  const int settled = settle(verb, a, ranks);
+  const int settled = settle(verb, a, grid);
   if (settled != EXIT_DONE) return settled;
   const uint64_t budget = a->options.session.budget;
-  struct table t = {.options = {.ranks = ranks, .bandwidth = bandwidth, .latency = latency, .budget = budget},
-                    .smallest = UINT64_MAX,
-                    .least = budget == NEAP_BUDGET_MIN};
+  struct table t = {
+      .options = {.ranks = grid.stages, .bandwidth = bandwidth, .latency = latency, .budget = budget},
+      .pipelines = grid.pipelines,
+      .smallest = UINT64_MAX,
+      .least = budget == NEAP_BUDGET_MIN};
   const neap_status status = try_all(&t, &a->options);
   const int result = status == NEAP_OK ? print_table(verb, &t, a->json) : report_failure(verb, status);
   for (int w = 0; w < t.count; w++) neap_pipeline_free(t.ways[w].pipeline);

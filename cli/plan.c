@@ -107,8 +107,9 @@ static void tell_cost_of_least(const struct settings *s, const neap_step *step, 
 
 /* One of them, as training divides a batch; no engine is needed to plan. */
 static int divide(const struct verb *verb, struct settings *s) {
-  if (s->pipeline > 1 && s->processes > 1)
-    return report_usage(verb, "--pipeline and --processes are not planned together; give one of them");
+  if (s->pipeline > 1 && s->processes > 1 && s->processes % s->pipeline != 0)
+    return report_usage(verb, "--processes %d: must be a multiple of --pipeline %d", (int)s->processes,
+                        (int)s->pipeline);
   if (s->pipeline > 1 && (s->out != NULL || s->profile || given_text(&s->a, "allow") != NULL ||
                           given_text(&s->a, "planner") != NULL || given_text(&s->a, "time-limit") != NULL))
     return report_usage(
@@ -123,7 +124,7 @@ static int divide(const struct verb *verb, struct settings *s) {
     return report_usage(verb, "--bandwidth and --latency do nothing without --processes N or --pipeline P");
   if (s->bandwidth == 0) s->bandwidth = USUAL_BANDWIDTH;
   if (s->latency < 0) s->latency = usual_latency;
-  if (s->processes <= 1) return EXIT_DONE;
+  if (s->processes <= 1 || s->pipeline > 1) return EXIT_DONE;
   if (s->profile || given_text(&s->a, "allow") != NULL || strcmp(s->a.options.session.planner, "all") == 0)
     return report_usage(
         verb, "--processes %d: plans one step by one planner; leave out --allow, --profile and --planner all",
@@ -328,7 +329,9 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   if (result != EXIT_DONE) return result;
   if (s.pipeline > 1 && s.a.options.model == NULL)
     return report_usage(verb, "--pipeline %d goes with --model", (int)s.pipeline);
-  if (s.pipeline > 1) return plan_pipeline(verb, &s.a, s.pipeline, (double)s.bandwidth, s.latency);
+  const struct grid grid = {.stages = s.pipeline,
+                            .pipelines = s.processes > s.pipeline ? s.processes / s.pipeline : 1};
+  if (s.pipeline > 1) return plan_pipeline(verb, &s.a, grid, (double)s.bandwidth, s.latency);
   if (is_about_ways(&s)) return plan_ways(verb, &s.a);
   if (check_ways_alone(verb, &s.a) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);

@@ -17,8 +17,14 @@ P
 expect 3 "$neap" plan "${step[@]}" --budget 1000 --json
 smallest=$(field smallest_budget_bytes)
 expect 0 "$neap" plan "${step[@]}" --budget "$smallest"
-expect 2 "$neap" plan "${step[@]}" --processes 2
-says "not planned together"
+expect 2 "$neap" plan "${step[@]}" --processes 3
+says "must be a multiple of --pipeline 2"
+expect 2 "$neap" plan "${step[@]}" --processes 6
+says "give a multiple of 3"
+expect 0 "$neap" plan --model wrn-10-1 --batch 4 --threads 1 --pipeline 2
+grep "^neap " out >half
+expect 0 "$neap" plan "${step[@]}" --processes 4
+same "$(grep "^neap " out)" "$(cat half)" "the row of one of two pipelines"
 for options in "--budget available" "--budget 50%" "--time-limit 1" "--planner evict" "--shard all"; do
   read -ra given <<<"$options"
   expect 2 "$neap" plan "${step[@]}" "${given[@]}"

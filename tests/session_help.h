@@ -89,4 +89,11 @@ static inline void expect_alike(const neap_session *before, const neap_session *
   }
 }
 
+/* A call failed so, with these words in its message. */
+static inline void expect_failure(neap_status status, neap_status wanted, const char *words) {
+  assert_int_equal(status, wanted);
+  if (strstr(neap_error_message(), words) == NULL)
+    fail_msg("'%s' does not say '%s'", neap_error_message(), words);
+}
+
 #endif

@@ -94,11 +94,11 @@ static int read_some(int descriptor, uint64_t offset, unsigned char *to, uint64_
 }
 
 /* Fills the buffer from the page of `offset` on, with at least `bytes`, of which one page's less than it has
- * room for, and with what follows up to file->until. */
+ * room for, and with what follows up to file->until if that was announced. */
 static neap_status fill(struct direct_file *file, uint64_t offset, uint64_t bytes) {
   struct direct_buffer *b = file->buffer;
   const uint64_t begin = offset / PAGE * PAGE, wanted = offset + bytes,
-                 end = file->until > wanted ? file->until : wanted,
+                 end = offset >= file->from && file->until > wanted ? file->until : wanted,
                  pages = (end - begin + PAGE - 1) / PAGE * PAGE, length = pages < b->bytes ? pages : b->bytes;
   b->of = NULL;
   TRY(check_same(file, offset));
@@ -115,6 +115,7 @@ static neap_status fill(struct direct_file *file, uint64_t offset, uint64_t byte
 }
 
 neap_status direct_file_cover(struct direct_file *file, uint64_t offset, uint64_t bytes, uint64_t until) {
+  file->from = offset;
   file->until = until;
   if (has(file, offset, bytes) || bytes > file->buffer->bytes - PAGE) return NEAP_OK;
   return fill(file, offset, bytes);

@@ -27,8 +27,8 @@ struct direct_file {
   const char *path;  /* borrowed */
   int plain, direct; /* descriptors: the caller's; of its own, -1 where the file system takes none */
   uint64_t bytes;
-  int64_t modified; /* nanoseconds */
-  uint64_t until;   /* reads go on up to here */
+  int64_t modified;     /* nanoseconds */
+  uint64_t from, until; /* reads that begin in between go on up to the end */
   struct direct_buffer *buffer;
 };
 
@@ -37,8 +37,8 @@ neap_status direct_file_open(const char *path, int descriptor, struct direct_buf
                              struct direct_file *file);
 void direct_file_close(struct direct_file *file);
 
-/* Tells that reads go on up to `until`, and brings `bytes` from `offset` on into the buffer, if it has room
- * for them. Without it a read brings what it asks for alone. */
+/* Announces that reads go on from `offset` up to `until`, and brings `bytes` from `offset` on into the
+ * buffer, if it has room for them. Reads elsewhere bring what they ask for alone. */
 neap_status direct_file_cover(struct direct_file *file, uint64_t offset, uint64_t bytes, uint64_t until);
 
 /* Reads bytes through the buffer; or, where many reads are small and lie apart, as usual. One thread at a

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/direct_file.h"
 #include "rewrite/rewrite.h"
 #include "run/choose.h"
 #include "run/prefetch.h"
@@ -259,12 +258,6 @@ static void test_prefetch(void **state) {
 
 /* ---- What goes wrong ---- */
 
-static void expect_failure(neap_status status, neap_status wanted, const char *words) {
-  assert_int_equal(status, wanted);
-  if (strstr(neap_error_message(), words) == NULL)
-    fail_msg("'%s' does not say '%s'", neap_error_message(), words);
-}
-
 /* A read that fails ends the step with its message; the session goes on when the disk is back. */
 static void test_failures(void **state) {
   (void)state;
@@ -325,67 +318,10 @@ static void test_refused(void **state) {
   neap_graph_free(graph);
 }
 
-/* ---- Files past the cache ---- */
-
-enum { FILE_BYTES = 100000, BUFFER = 16384 };
-
-static unsigned char byte_at(uint64_t i) { return (unsigned char)(i * 7 + i / 251); }
-
-static int make_file(char *path) {
-  unsigned char bytes[FILE_BYTES];
-  const int descriptor = mkstemp(path);
-  assert_true(descriptor >= 0);
-  for (uint64_t i = 0; i < FILE_BYTES; i++) bytes[i] = byte_at(i);
-  assert_int_equal(write(descriptor, bytes, FILE_BYTES), FILE_BYTES);
-  return descriptor;
-}
-
-static void test_direct_file(void **state) {
-  (void)state;
-  char path[] = "/tmp/neap-direct-XXXXXX";
-  static unsigned char to[FILE_BYTES];
-  const int descriptor = make_file(path);
-  struct direct_buffer buffer;
-  struct direct_file file;
-  ASSERT_OK(direct_buffer_create(BUFFER, &buffer));
-  for (int plain = 0; plain < 2; plain++) {
-    ASSERT_OK(direct_file_open(path, descriptor, &buffer, &file));
-    if (plain && file.direct >= 0) {
-      close(file.direct);
-      file.direct = -1;
-    }
-    for (uint64_t k = 0; k < 400; k++) {
-      uint32_t word[4];
-      random_philox(1, k, 0, word);
-      const uint64_t bytes = 1 + random_below(word[0], k % 2 == 0 ? 60000 : 300),
-                     at = random_below(word[1], FILE_BYTES - bytes + 1);
-      if (k % 3 == 0) ASSERT_OK(direct_file_cover(&file, at, bytes, FILE_BYTES));
-      memset(to, 0, bytes);
-      ASSERT_OK((k % 5 == 0 ? direct_file_read_apart : direct_file_read)(&file, at, to, bytes));
-      for (uint64_t i = 0; i < bytes; i++) assert_int_equal(to[i], byte_at(at + i));
-    }
-    expect_failure(direct_file_read(&file, FILE_BYTES - 10, to, 11), NEAP_BAD_FORMAT,
-                   "cut while it was read");
-    direct_file_close(&file);
-  }
-  ASSERT_OK(direct_file_open(path, descriptor, &buffer, &file));
-  assert_int_equal(ftruncate(descriptor, FILE_BYTES / 2), 0);
-  expect_failure(direct_file_read(&file, 0, to, 10), NEAP_BAD_FORMAT, "--resume");
-  direct_file_close(&file);
-  ASSERT_OK(direct_file_open(path, descriptor, &buffer, &file));
-  assert_int_equal(futimens(descriptor, (struct timespec[]){{.tv_sec = 1}, {.tv_sec = 1}}), 0);
-  expect_failure(direct_file_read_apart(&file, 0, to, 10), NEAP_BAD_FORMAT, path);
-  direct_file_close(&file);
-  direct_buffer_free(&buffer);
-  close(descriptor);
-  unlink(path);
-}
-
 int run_test_fetch(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bits),           cmocka_unit_test(test_memory),   cmocka_unit_test(test_prefetch),
       cmocka_unit_test(test_measured_costs), cmocka_unit_test(test_failures), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_direct_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #ifndef NEAP_BASE_QUANTISED_H
 #define NEAP_BASE_QUANTISED_H
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -77,54 +78,76 @@ struct i8 {
 /* Every product of ggml's types below is exact: a scale has 11 bits, its factor at most 8, a number at
  * most 6. So the values are the same with and without fused operations. The sum with 0 takes the sign off a
  * 0, which would not be there after the next rounding. */
+/* `i`: each of the 16 or 32 numbers of a block. Where vectors have 8, GCC would unroll the loop, and then
+ * take one number at a time. */
+#if defined(__AVX2__) && !defined(__AVX512F__)
+#define FOR_NUMBERS(count) _Pragma("GCC unroll 1") for (int i = 0; i < (count); i++)
+#else
+#define FOR_NUMBERS(count) for (int i = 0; i < (count); i++)
+#endif
+
+static inline float f16_at(const void *block, size_t place) {
+  uint16_t x;
+  memcpy(&x, (const unsigned char *)block + place, sizeof x);
+  return f16_to_float(x);
+}
+
+/* Copies the packed numbers of a block, which x may overlap. They go to a register then, where a copy of the
+ * whole block would go through memory; and a loop for each half takes 16 numbers at once. */
+#define COPY_NUMBERS(type, block, to)                                                                        \
+  memcpy(to, (const unsigned char *)(block) + offsetof(struct type, q), sizeof(to))
+
 static inline void q8_0_to_floats(const void *block, float *x) {
-  struct q8_0 b;
-  memcpy(&b, block, sizeof b);
-  const float scale = f16_to_float(b.scale);
-  for (int i = 0; i < 32; i++) x[i] = scale * (float)b.q[i] + 0.0f;
+  int8_t q[32];
+  const float scale = f16_at(block, offsetof(struct q8_0, scale));
+  COPY_NUMBERS(q8_0, block, q);
+  FOR_NUMBERS(32) x[i] = scale * (float)q[i] + 0.0f;
 }
 
 static inline void q4_0_to_floats(const void *block, float *x) {
-  struct q4_0 b;
-  memcpy(&b, block, sizeof b);
-  const float scale = f16_to_float(b.scale);
-  for (int i = 0; i < 16; i++) {
-    x[i] = scale * (float)((b.q[i] & 15) - 8) + 0.0f;
-    x[16 + i] = scale * (float)((b.q[i] >> 4) - 8) + 0.0f;
-  }
+  uint8_t q[16];
+  const float scale = f16_at(block, offsetof(struct q4_0, scale));
+  COPY_NUMBERS(q4_0, block, q);
+  FOR_NUMBERS(16) x[i] = scale * (float)((q[i] & 15) - 8) + 0.0f;
+  FOR_NUMBERS(16) x[16 + i] = scale * (float)((q[i] >> 4) - 8) + 0.0f;
 }
 
 static inline void q4_1_to_floats(const void *block, float *x) {
-  struct q4_1 b;
-  memcpy(&b, block, sizeof b);
-  const float scale = f16_to_float(b.scale), least = f16_to_float(b.least) + 0.0f;
-  for (int i = 0; i < 16; i++) {
-    x[i] = scale * (float)(b.q[i] & 15) + least;
-    x[16 + i] = scale * (float)(b.q[i] >> 4) + least;
-  }
+  uint8_t q[16];
+  const float scale = f16_at(block, offsetof(struct q4_1, scale)),
+              least = f16_at(block, offsetof(struct q4_1, least)) + 0.0f;
+  COPY_NUMBERS(q4_1, block, q);
+  FOR_NUMBERS(16) x[i] = scale * (float)(q[i] & 15) + least;
+  FOR_NUMBERS(16) x[16 + i] = scale * (float)(q[i] >> 4) + least;
 }
 
-/* Bit 4 of number i. */
-static inline int fifth_bit(const uint8_t high[4], int i) { return (high[i >> 3] >> (i & 7) & 1) << 4; }
+/* Returns bits 4 of 32 numbers: bit i is that of number i. */
+static inline uint32_t fifth_bits(const void *block, size_t place) {
+  uint8_t high[4];
+  memcpy(high, (const unsigned char *)block + place, sizeof high);
+  return (uint32_t)high[0] | (uint32_t)high[1] << 8 | (uint32_t)high[2] << 16 | (uint32_t)high[3] << 24;
+}
+
+/* Bit 4 of number i, from these. */
+static inline int fifth_bit(uint32_t bits, int i) { return (int)(bits >> i & 1) << 4; }
 
 static inline void q5_0_to_floats(const void *block, float *x) {
-  struct q5_0 b;
-  memcpy(&b, block, sizeof b);
-  const float scale = f16_to_float(b.scale);
-  for (int i = 0; i < 16; i++) {
-    x[i] = scale * (float)(((b.q[i] & 15) | fifth_bit(b.high, i)) - 16) + 0.0f;
-    x[16 + i] = scale * (float)(((b.q[i] >> 4) | fifth_bit(b.high, 16 + i)) - 16) + 0.0f;
-  }
+  uint8_t q[16];
+  const float scale = f16_at(block, offsetof(struct q5_0, scale));
+  const uint32_t high = fifth_bits(block, offsetof(struct q5_0, high));
+  COPY_NUMBERS(q5_0, block, q);
+  FOR_NUMBERS(16) x[i] = scale * (float)(((q[i] & 15) | fifth_bit(high, i)) - 16) + 0.0f;
+  FOR_NUMBERS(16) x[16 + i] = scale * (float)((q[i] >> 4 | fifth_bit(high, 16 + i)) - 16) + 0.0f;
 }
 
 static inline void q5_1_to_floats(const void *block, float *x) {
-  struct q5_1 b;
-  memcpy(&b, block, sizeof b);
-  const float scale = f16_to_float(b.scale), least = f16_to_float(b.least) + 0.0f;
-  for (int i = 0; i < 16; i++) {
-    x[i] = scale * (float)((b.q[i] & 15) | fifth_bit(b.high, i)) + least;
-    x[16 + i] = scale * (float)((b.q[i] >> 4) | fifth_bit(b.high, 16 + i)) + least;
-  }
+  uint8_t q[16];
+  const float scale = f16_at(block, offsetof(struct q5_1, scale)),
+              least = f16_at(block, offsetof(struct q5_1, least)) + 0.0f;
+  const uint32_t high = fifth_bits(block, offsetof(struct q5_1, high));
+  COPY_NUMBERS(q5_1, block, q);
+  FOR_NUMBERS(16) x[i] = scale * (float)((q[i] & 15) | fifth_bit(high, i)) + least;
+  FOR_NUMBERS(16) x[16 + i] = scale * (float)(q[i] >> 4 | fifth_bit(high, 16 + i)) + least;
 }
 
 /* The 6 bits of part p's scale and of its least number. */

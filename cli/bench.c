@@ -229,7 +229,9 @@ static int bench_machine(const struct verb *verb, struct settings *s) {
 int run_bench(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
   int result;
-  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  if (!read_arguments(verb, count, arguments, &s, &s.a) || take_model_file(verb, &s.a) != EXIT_DONE)
+    return EXIT_USAGE;
+  if (s.a.operands.count > 0) return report_no_model(verb, &s.a);
   struct launched launched = {.asked = s.processes};
   if (s.processes > 1 && check_exchanges(verb, &s, true) != EXIT_DONE) return EXIT_USAGE;
   if (!launch_processes(verb, &s.a, &launched, &result)) return result;

@@ -235,7 +235,14 @@ int write_text_file(const char *path, const char *text, size_t length);
 
 const char *precision_name(neap_dtype dtype);
 
-/* The operand is the graph file; exactly one of it and --model. EXIT_DONE, or another after a message. */
+/* Makes the first operand --model, and takes it from the list, if it is the file or folder of a model.
+ * EXIT_DONE, or another after a message. */
+int take_model_file(const struct verb *verb, struct arguments *a);
+
+/* Reports an operand that take_model_file left, where only a model may stand. Returns EXIT_USAGE. */
+int report_no_model(const struct verb *verb, const struct arguments *a);
+
+/* Opens the step of --model or of a step file; exactly one of them. EXIT_DONE, or another after a message. */
 int source_open(const struct verb *verb, struct arguments *a, const char *file, neap_step **step);
 
 /* The session of a step to plan, without budget and planner, and the shape of its graph. */

@@ -397,7 +397,8 @@ static int curve_allowed(const struct verb *verb, const struct settings *s) {
 
 int run_curve(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
-  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  if (!read_arguments(verb, count, arguments, &s, &s.a) || take_model_file(verb, &s.a) != EXIT_DONE)
+    return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
   if (s.out != NULL && !known_ending(s.out))
     return report_usage(verb, "-o %s: its ending must be .csv, .svg or .html", s.out);

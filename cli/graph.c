@@ -16,7 +16,9 @@ const neap_setting graph_options[] = {
 
 int run_graph(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
-  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  if (!read_arguments(verb, count, arguments, &s, &s.a) || take_model_file(verb, &s.a) != EXIT_DONE)
+    return EXIT_USAGE;
+  if (s.a.operands.count > 0) return report_no_model(verb, &s.a);
   if (s.a.options.model == NULL) return report_usage(verb, "--model is missing");
   if (s.out == NULL) return report_usage(verb, "-o is missing: the file to write");
   if (check_output(verb, s.out, s.a.json) != EXIT_DONE) return EXIT_USAGE;

@@ -295,16 +295,6 @@ static int plan_profile(const struct verb *verb, struct settings *s) {
   return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->a.json) : opened;
 }
 
-/* The operand, where it is a model and no graph file, becomes --model. */
-static int take_model(const struct verb *verb, struct arguments *a) {
-  const char *operand = a->operands.values[0];
-  if (a->options.model != NULL || !neap_model_is_language(operand)) return EXIT_DONE;
-  const neap_status status = set_setting(a, neap_setting_find("model"), operand);
-  if (status != NEAP_OK) return report_failure(verb, status);
-  a->operands = (struct operands){0};
-  return EXIT_DONE;
-}
-
 /* Whether the table of ways is asked for: neither another table, nor one plan. */
 static bool is_about_ways(const struct settings *s) {
   return s->out == NULL && !s->profile && s->processes <= 1 && s->a.operands.count == 0 &&
@@ -325,7 +315,7 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   tell_budget(given_text(&s.a, "total-budget"), s.a.options.total_budget);
   if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;
   int result = divide_budget(verb, &s.a);
-  if (result == EXIT_DONE) result = take_model(verb, &s.a);
+  if (result == EXIT_DONE) result = take_model_file(verb, &s.a);
   if (result != EXIT_DONE) return result;
   if (s.pipeline > 1 && s.a.options.model == NULL)
     return report_usage(verb, "--pipeline %d goes with --model", (int)s.pipeline);

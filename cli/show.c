@@ -203,7 +203,8 @@ static int show(const struct verb *verb, const struct settings *s, const neap_st
 
 int run_show(const struct verb *verb, int count, char **arguments) {
   struct settings s = {0};
-  if (!read_arguments(verb, count, arguments, &s, &s.a)) return EXIT_USAGE;
+  if (!read_arguments(verb, count, arguments, &s, &s.a) || take_model_file(verb, &s.a) != EXIT_DONE)
+    return EXIT_USAGE;
   const struct operands *operands = &s.a.operands;
   const bool model = s.a.options.model != NULL;
   const char *graph_file = model ? NULL : operands->values[0], *plan_file = operands->values[model ? 0 : 1];

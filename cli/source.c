@@ -96,13 +96,30 @@ static int open_model(const struct verb *verb, neap_train_options *source, neap_
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
 
+int take_model_file(const struct verb *verb, struct arguments *a) {
+  const char *file = a->operands.values[0];
+  if (a->options.model != NULL || !neap_model_is_file(file)) return EXIT_DONE;
+  const neap_status status = set_setting(a, neap_setting_find("model"), file);
+  if (status != NEAP_OK) return report_failure(verb, status);
+  for (int i = 1; i < OPERAND_LIMIT; i++) a->operands.values[i - 1] = a->operands.values[i];
+  a->operands.values[OPERAND_LIMIT - 1] = NULL;
+  a->operands.count--;
+  return EXIT_DONE;
+}
+
+int report_no_model(const struct verb *verb, const struct arguments *a) {
+  const char *file = a->operands.values[0];
+  return a->options.model != NULL
+             ? report_usage(verb, "%s: --model %s names the model already; give one of them", file,
+                            a->options.model)
+             : report_usage(
+                   verb,
+                   "%s: is no model's file or folder; --model names a ready-made one (see `neap models`)",
+                   file);
+}
+
 int source_open(const struct verb *verb, struct arguments *a, const char *file, neap_step **step) {
   neap_train_options *source = &a->options;
-  if (source->model == NULL && neap_model_is_file(file)) { /* a model where a graph file may stand */
-    const neap_status status = set_setting(a, neap_setting_find("model"), file);
-    if (status != NEAP_OK) return report_failure(verb, status);
-    file = NULL;
-  }
   if (source->model == NULL && file == NULL) return report_usage(verb, "--model or a step file is missing");
   if (source->model != NULL && file != NULL)
     return report_usage(verb, "--model %s and the step file %s: give one of them", source->model, file);

@@ -3,6 +3,19 @@
 source "$(dirname "$0")/common.bash"
 
 read -r bytes elements < <(python3 "$source/tests/cli/small_llama.py" model.gguf)
+
+# Every verb about steps takes the file as it takes --model.
+for verb in "graph -o step.json" "bench --steps 1" show curve; do
+  read -ra given <<<"$verb"
+  expect 0 "$neap" "${given[0]}" model.gguf --length 16 --batch 1 --threads 1 "${given[@]:1}"
+done
+for verb in "graph -o step.json" bench; do
+  read -ra given <<<"$verb"
+  expect 2 "$neap" "${given[@]}" no.json
+  says "no.json: is no model's file or folder"
+  expect 2 "$neap" "${given[@]}" model.gguf --model wrn-10-1
+  says "names the model already"
+done
 for i in $(seq 400); do echo "line $i of a text that repeats itself: $((i * i % 97)) and $((i % 7))"; done >text
 shape=(--batch 2 --length 32 --threads 1)
 names=(full lora "lora + q8_0" "lora + nf4" "lora on disk")

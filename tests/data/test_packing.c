@@ -1,5 +1,6 @@
 /* Packing fits every sequence once, in few rows. What a model learns from a row of several sequences is what
  * it learns from each of them alone, and bits do not depend on the budget. */
+#include "effort.h"
 #include "session_help.h"
 
 #include "data/packing.h"
@@ -107,8 +108,12 @@ static neap_session *session_of(const char *model, bool pack, uint64_t budget) {
   const neap_model_options shape = {
       .batch = pack ? 1 : SEQUENCES, .length = LENGTH, .classes = CLASSES, .packed = pack};
   ASSERT_OK(neap_model_build(model, &shape, &graph));
-  const neap_session_options options = {
-      .budget = budget, .optimizer = NEAP_SGD, .momentum = 0.9f, .seed = 3, .threads = 2};
+  const neap_session_options options = {.budget = budget,
+                                        .planner = quick_planner(),
+                                        .optimizer = NEAP_SGD,
+                                        .momentum = 0.9f,
+                                        .seed = 3,
+                                        .threads = 2};
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   neap_graph_free(graph);
   return s;

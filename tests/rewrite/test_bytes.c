@@ -1,6 +1,7 @@
 /* Images that a session keeps as bytes: a quarter of the memory, and the bits that they have as f32. */
 #include <string.h>
 
+#include "effort.h"
 #include "session_help.h"
 
 #include "data_help.h"
@@ -108,6 +109,7 @@ static struct outcome train(const neap_graph *graph, neap_session_options option
   neap_step_result result;
   neap_session *s = NULL;
   options.budget = budget;
+  options.planner = quick_planner();
   options.threads = 2;
   options.seed = 5;
   options.momentum = 0.9f;

@@ -4,6 +4,7 @@
 
 #include "base/quantised.h"
 #include "base/safetensors.h"
+#include "effort.h"
 #include "rewrite/rewrite.h"
 #include "session_help.h"
 
@@ -207,6 +208,7 @@ static void test_panels(void **state) {
     neap_session_options o = {.seed = 5,
                               .threads = 2,
                               .budget = NEAP_BUDGET_MIN,
+                              .planner = quick_planner(),
                               .freeze = "frozen.*",
                               .precision = precision,
                               .store = store};
@@ -274,6 +276,7 @@ static void test_words(void **state) {
     neap_session_options o = {.seed = 5,
                               .threads = 2,
                               .budget = NEAP_BUDGET_MIN,
+                              .planner = quick_planner(),
                               .freeze = "words.*",
                               .backend = backends[k >> 1 & 1],
                               .precision = precision,

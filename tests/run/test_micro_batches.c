@@ -3,6 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "effort.h"
 #include "session_help.h"
 
 enum { BATCH = 12, CLASSES = 5, STEPS = 3, PIXELS = 3 * 8 * 8 };
@@ -114,6 +115,7 @@ static void check_sums(neap_backend backend, double tolerance) {
   neap_graph *whole_graph = build(BATCH, false);
   for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++)
     for (int64_t micro = 2; micro <= 6; micro += 2) {
+      if (leaves_out(o, (size_t)micro / 2 - 1, 3)) continue;
       neap_session_options options = optimizers[o];
       options.backend = backend;
       options.convolution = NEAP_CONV_DIRECT; /* Winograd's rounding is larger than that of a sum's order */

@@ -1,6 +1,7 @@
 /* Ranks that train together have the bits of one process with as many micro-batches: states, which lie in
  * shares, weights, loss scales and norms; for every optimizer, type and number of ranks. */
 
+#include "effort.h"
 #include "on_threads.h"
 
 #include "collective/threads.h"
@@ -156,9 +157,13 @@ static const struct {
 
 static void test_bits(void **state) {
   (void)state;
+  static const int sizes[] = {2, 3, 4, MOST_RANKS};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
   neap_graph *graph = build(17);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    for (int size = 2; size <= MOST_RANKS; size += size == 4 ? 4 : 1) {
+    for (size_t k = 0; k < SIZES; k++) {
+      if (leaves_out(i, k, SIZES)) continue;
+      const int size = sizes[k];
       struct rank_run like = {.graph = graph, .options = cases[i].options};
       like.options.micro_batches = size == 3 ? 6 : 8;
       like.options.planner = "evict";
@@ -172,7 +177,7 @@ static void test_bits(void **state) {
 static void test_short_step(void **state) {
   (void)state;
   neap_graph *graph = build(17);
-  for (int32_t parts = 1; parts < 8; parts++) {
+  for (int32_t parts = 1; parts < 8; parts += quick_pass() ? 3 : 1) { /* fewer than ranks, as many, more */
     struct rank_run like = {.graph = graph, .options = cases[4].options, .parts = parts};
     like.options.micro_batches = 8;
     like.options.planner = "evict";
@@ -201,7 +206,7 @@ static uint64_t least_of(const struct rank_run *like, int size) {
 static void test_budgets(void **state) {
   (void)state;
   neap_graph *graph = build(17);
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += quick_pass() ? 2 : 1) {
     struct rank_run like = {.graph = graph, .options = cases[i].options};
     like.options.micro_batches = 3;
     like.options.planner = "evict";
@@ -234,6 +239,7 @@ static void test_all_shared(void **state) {
   neap_graph *graph = build(40);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int size = 2; size <= 4; size++) {
+      if (leaves_out(i, (size_t)size - 2, 3)) continue;
       struct rank_run like = {.graph = graph, .options = cases[i].options, .parts = size == 4 ? 7 : 0};
       like.options.shard = NEAP_SHARD_ALL;
       like.options.micro_batches = size == 3 ? 6 : 8;

@@ -2,6 +2,7 @@
  * alone, in the memory of the first. */
 #include <unistd.h>
 
+#include "effort.h"
 #include "session_help.h"
 
 enum { CLASSES = 30, SHAPES = 3 };
@@ -15,8 +16,12 @@ static neap_graph *build(const char *model, int64_t batch, int64_t length) {
 }
 
 static neap_session_options options(uint64_t budget, neap_dtype precision) {
-  return (neap_session_options){
-      .budget = budget, .threads = 2, .seed = 9, .precision = precision, .master = true};
+  return (neap_session_options){.budget = budget,
+                                .planner = quick_planner(),
+                                .threads = 2,
+                                .seed = 9,
+                                .precision = precision,
+                                .master = true};
 }
 
 /* Fills the inputs of the graph that is selected. */

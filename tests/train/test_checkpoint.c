@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "effort.h"
 #include "train/checkpoint.h"
 
 static char folder[64], path[96];
@@ -160,7 +161,7 @@ static void test_damage(void **state) {
     write_text(text, cut);
     expect_refused(NEAP_BAD_FORMAT, "line ");
   }
-  for (size_t bit = 0; bit < 8 * length; bit++) {
+  for (size_t bit = 0; bit < 8 * length; bit += quick_pass() ? 3 : 1) {
     text[bit / 8] ^= (char)(1 << bit % 8);
     write_text(text, length);
     struct checkpoint got;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "effort.h"
 #include "neap.h"
 
 enum { EPOCH_STEPS = 6, EPOCHS = 3, STEPS = EPOCHS * EPOCH_STEPS };
@@ -236,7 +237,8 @@ static void test_resume_anywhere(void **state) {
   options.metrics = in_folder("whole.jsonl");
   const neap_train_result reference = expect_ok(&options);
   read_metrics(options.metrics, whole, sizeof whole);
-  for (int64_t stop = 0; stop <= STEPS; stop++) {
+  const int64_t stride = quick_pass() ? EPOCH_STEPS / 2 : 1; /* ends of epochs, too */
+  for (int64_t stop = 0; stop <= STEPS; stop += stride) {
     options = usual();
     options.out = in_folder("out");
     options.metrics = in_folder("pieces.jsonl");
@@ -358,7 +360,7 @@ static bool run_and_kill(double seconds) {
 
 static void test_kill(void **state) {
   (void)state;
-  enum { KILLS = 20 };
+  const int most = quick_pass() ? 8 : 20;
   if (access("/proc/self/exe", X_OK) != 0) skip();
   static char whole[8192], pieces[8192];
   const double begin = clock_seconds();
@@ -368,7 +370,7 @@ static void test_kill(void **state) {
   read_metrics(options.metrics, whole, sizeof whole);
   const neap_train_result reference = expect_ok(&options); /* nothing is left to do */
   srand(1);
-  for (int kills = 0; kills < KILLS;) {
+  for (int kills = 0; kills < most;) {
     remove_contents(options.out);
     while (!run_and_kill(longest * rand() / RAND_MAX)) kills++;
     const neap_train_result result = expect_ok(&options);

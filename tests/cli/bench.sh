@@ -44,22 +44,32 @@ XDG_CACHE_HOME=$folder/blocked expect 0 "$neap" bench --threads 1
 [ ! -s err ] || fail "a cache that cannot be used is worth a message to nobody"
 
 # What processes exchange: of each size a rate that is possible, and what to plan by.
-for processes in 2 3; do
-  expect 0 "$neap" bench --processes $processes
+table() { # table PROCESSES
+  local processes=$1
+  expect 0 "$neap" bench --processes "$processes"
   [ ! -s err ] || fail "exchanges have messages"
   [ "$(grep -c "iB .*B/s .*B/s .*B/s .*%$" out)" = 4 ] || fail "not four sizes of $processes processes: $(cat out)"
   awk 'length > 80' out >long
   [ ! -s long ] || fail "lines are longer than a terminal: $(cat long)"
   read -ra planned <<<"$(sed -n 's/^  neap plan //p' out)"
   expect 0 "$neap" plan --model wrn-10-1 --batch 12 --threads 1 "${planned[@]}" --json
-  same "$(field processes)" $processes "processes that are planned"
-  expect 0 "$neap" bench --processes $processes --json
-  same "$(field processes)" $processes "processes that exchange"
+  same "$(field processes)" "$processes" "processes that are planned"
+}
+object() { # object PROCESSES
+  local processes=$1
+  expect 0 "$neap" bench --processes "$processes" --json
+  same "$(field processes)" "$processes" "processes that exchange"
   grep -o '"\(bytes\|[a-z]*_bytes_per_second\)": [0-9.e+]*' out >rates
   same "$(sed -n 's/"bytes": //p' rates | xargs)" "65536 1048576 16777216 67108864" "bytes of exchanges"
   awk -v latency="$(field latency_seconds)" '/_bytes_/ { rates++; bad += !($2 > 1e4 && $2 < 1e13) }
     END { exit !(rates == 13 && !bad && latency > 1e-9 && latency < 1) }' rates || fail "figures that are not possible: $(cat out)"
-done
+}
+table 2
+object 3
+if [ -z "${NEAP_QUICK:-}" ]; then
+  table 3
+  object 2
+fi
 expect 2 "$neap" bench --processes 2 --model lenet
 says "--model does nothing with several processes"
 expect 2 "$neap" bench --processes 2 --threads 1

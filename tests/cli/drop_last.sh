@@ -8,10 +8,14 @@ oracle write --records 11
 run=("$neap" train --model mlp-4 --data csv:data.csv,test=data.csv --threads 1 --momentum 0 --weight-decay 0 --lr 0.25 --schedule constant --shuffle off
   --seed 5 --init first.safetensors --epochs 3)
 
-# 11 records: batches of 6 leave 5, which are micro-batches of 3 and 2, of 2, 2 and 1, or one of 5; batches of 8 leave 3 of 4.
+# 11 records: batches of 6 leave 5, which are micro-batches of 3 and 2, of 2, 2 and 1, or one of 5; batches of 8 leave 3 of 4. A
+# quick pass tries each of them in one way.
+ways=("" "--class-weights balanced" "--mixup 0.4") turn=0
 for parts in "6 6" "6 3" "6 2" "8 4" "16 16" "16 4"; do
   read -r batch micro <<<"$parts"
-  for more in "" "--class-weights balanced" "--mixup 0.4"; do
+  chosen=("${ways[@]}")
+  [ -z "${NEAP_QUICK:-}" ] || chosen=("${ways[turn++ % 3]}")
+  for more in "${chosen[@]}"; do
     weighted=()
     [ "$more" != "--class-weights balanced" ] || weighted=(--balanced)
     [ "$more" != "--mixup 0.4" ] || weighted=(--mixup 0.4)

@@ -17,7 +17,8 @@ under() { # under OPTION LIMIT...: some are refused with a message, some are eno
   done
   [ "$refused" -gt 0 ] && [ "$enough" -gt 0 ] || fail "ulimit $option: $refused were refused, $enough were enough"
 }
-every=$((${NEAP_QUICK:+1} + 1)) # a quick pass tries every other limit
+# A quick pass tries every other limit, and looks for the least by a planner that plans at once.
+every=$((${NEAP_QUICK:+1} + 1)) by=(${NEAP_QUICK:+--planner evict})
 # shellcheck disable=SC2046
 under -v $(seq 60000 $((every * 30000)) 480000)
 # shellcheck disable=SC2046
@@ -32,7 +33,7 @@ says "OMP_STACKSIZE"
 limited() { (ulimit -d "$1" && shift && exec "$@"); }
 expect 0 limited 400000 "${train[@]}" --threads 2 --steps 1 --budget available
 says "that ulimit -d has free; a tenth is left for other processes"
-expect 3 limited 300000 "$neap" plan --model resnet50 --image 3x224x224 --batch 256 --budget available
+expect 3 limited 300000 "$neap" plan --model resnet50 --image 3x224x224 --batch 256 --budget available "${by[@]}"
 says "the smallest that can"
-expect 3 limited 330000 "$neap" train --model resnet50 --data synthetic: --batch 64 --steps 1 --budget available
+expect 3 limited 330000 "$neap" train --model resnet50 --data synthetic: --batch 64 --steps 1 --budget available "${by[@]}"
 says "the smallest that can, for the whole process: "

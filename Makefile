@@ -34,6 +34,7 @@ check-all: all ## the tests that a quick pass shortens at their full length; all
 	@cd $(BUILD) && ctest -j $(JOBS) -L shortened --output-on-failure --no-tests=error
 	@NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=2 \
 	  $(MAKE) check BUILD=build-asan CMAKE_FLAGS="-DNEAP_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug"
+	@cd build-asan && NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 ctest -j $(JOBS) -R '^fuzz_' --output-on-failure --no-tests=error
 	@NEAP_FUZZ_PROGRAMS=500 scripts/check-torch $(BUILD)
 
 check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
+#include "effort.h"
 #include "interpreter.h"
 #include "kernel/cpu/cpu.h"
 #include "kernel/random_stream.h"
@@ -152,7 +153,7 @@ static int64_t of_key(const struct head *t, int64_t j) {
   return ((t->n * t->s->keys + j) * t->s->key_heads + key_head) * t->s->depth;
 }
 
-static bool visible(const struct head *t, int64_t i, int64_t j) {
+ORACLE static bool visible(const struct head *t, int64_t i, int64_t j) {
   const struct setup *s = t->s;
   const int64_t place = i + s->keys - s->queries, distance = j > place ? j - place : place - j;
   if (s->lengths != NULL && j >= s->lengths[t->n]) return false;
@@ -161,15 +162,16 @@ static bool visible(const struct head *t, int64_t i, int64_t j) {
   return s->window == 0 || distance < s->window;
 }
 
-static double dot(int64_t count, const double *x, const double *y) {
+ORACLE static double dot(int64_t count, const double *x, const double *y) {
   double sum = 0;
   for (int64_t i = 0; i < count; i++) sum += x[i] * y[i];
   return sum;
 }
 
-static double keep(const struct head *t, int64_t i, int64_t j) {
+ORACLE static double keep(const struct head *t, int64_t i, int64_t j) {
   const struct setup *s = t->s;
   const double p = (double)s->probability;
+  if (p == 0) return 1;
   uint32_t word[4];
   const int64_t at = ((t->n * s->heads + t->h) * s->queries + i) * s->keys + j;
   random_philox(context.seed, random_stream(run_draw(&context), 0), (uint64_t)at / 4, word);
@@ -177,7 +179,7 @@ static double keep(const struct head *t, int64_t i, int64_t j) {
 }
 
 /* One row of the softmax of the scores that are visible. */
-static void soften(const struct head *t, const struct operands *o, int64_t i) {
+ORACLE static void soften(const struct head *t, const struct operands *o, int64_t i) {
   const struct setup *s = t->s;
   const double scale = s->scale != 0 ? (double)s->scale : 1 / sqrt((double)s->depth);
   double *row = t->weights + i * s->keys, highest = -INFINITY, sum = 0;
@@ -192,7 +194,7 @@ static void soften(const struct head *t, const struct operands *o, int64_t i) {
   o->of[LOG_SUM][(t->n * s->heads + t->h) * s->queries + i] = sum > 0 ? highest + log(sum) : -INFINITY;
 }
 
-static void one_head(const struct head *t, const struct operands *o, double *const gradients[3]) {
+ORACLE static void one_head(const struct head *t, const struct operands *o, double *const gradients[3]) {
   const struct setup *s = t->s;
   const double scale = s->scale != 0 ? (double)s->scale : 1 / sqrt((double)s->depth);
   for (int64_t i = 0; i < s->queries; i++) {

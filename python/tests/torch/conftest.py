@@ -4,33 +4,17 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-import neap
 
 sys.path.insert(0, str(Path(__file__).parent))
 cache = tempfile.TemporaryDirectory(prefix="neap-torch-tests-")
 os.environ["XDG_CACHE_HOME"] = cache.name
 
-# A quick pass takes the first plan that is within the budget, as that of the C tests does, and leaves out what is marked
-# `long`. `make check-all` has both at their full length.
-QUICK = "NEAP_QUICK" in os.environ
-full_plan = neap.plan
+from quick import QUICK  # noqa: E402  (it plans in this folder of costs and plans)
 
 
-def plan_quickly(*args: Any, **options: Any) -> neap.Plan:
-    try:
-        return full_plan(*args, **{"quick": True} | options)
-    except neap.OverBudget:  # where the search says what would fit
-        return full_plan(*args, **options)
-
-
-if QUICK:
-    neap.plan = plan_quickly
-
-
+# What is marked `long` a quick pass leaves out; `make check-all` has it.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [item for item in items if QUICK and item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)

@@ -14,6 +14,7 @@ import helpers
 import numpy as np
 import pytest
 import torch
+from quick import QUICK
 from torch import nn
 from torch.nn import functional as F
 
@@ -341,7 +342,7 @@ def test_prepared_lengths_need_no_capture():
 
 
 def test_one_memory_for_all_shapes():
-    step = run_lengths([8, 64, 16, 40, 24, 64, 12], budget="min")
+    step = run_lengths([8, 64, 16, 64] if QUICK else [8, 64, 16, 40, 24, 64, 12], budget="min")
     first = step.arena.address
     assert step.memory.mapped_bytes == step.arena.size
     most = max(

@@ -9,6 +9,7 @@ from pathlib import Path
 import cases
 import helpers
 import pytest
+import quick  # noqa: F401  (for the processes that are started here, too)
 import torch
 
 import neap.torch

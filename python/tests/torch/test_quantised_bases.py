@@ -13,6 +13,7 @@ import native
 import numpy as np
 import pytest
 import torch
+from quick import LEAST
 from test_export_language import VOCABULARY, neap, tune
 from test_language_models import load, make, relative
 
@@ -192,11 +193,11 @@ def test_packed_folders_are_finetuned(tmp_path):
     """The merged model is one of plain numbers."""
     make("llama", tmp_path / "base", **WIDE)
     model = pack(tmp_path / "base", tmp_path / "packed")
-    runs = [tune(tmp_path, tmp_path / "packed", "--budget", budget, name=budget) for budget in ("max", "min")]
+    runs = [tune(tmp_path, tmp_path / "packed", *budget, name=budget[1]) for budget in (("--budget", "max"), LEAST)]
     digests = {json.loads((run / "state.json").read_text())["weights_sha256"] for run in runs}
     assert len(digests) == 1
     # On disk its embedding and head can be; what is packed lies in memory.
-    disk = tune(tmp_path, tmp_path / "packed", "--base-on-disk", "always", "--budget", "min", name="disk")
+    disk = tune(tmp_path, tmp_path / "packed", "--base-on-disk", "always", *LEAST, name="disk")
     assert json.loads((disk / "state.json").read_text())["weights_sha256"] in digests
     neap("export", runs[0], "--merge", "-o", tmp_path / "merged")
     assert "quantization_config" not in json.loads((tmp_path / "merged" / "config.json").read_text())

@@ -23,7 +23,7 @@ from .fuse import Group, fuse
 from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
 from .memory import view_bytes
 from .program import ArenaProgram, DropProgram, Program, Resident
-from .trace import Capture, clip_coefficient, fake_mode_of
+from .trace import Capture, clip_coefficient, fake_mode_of, known_results
 from .updates import Update, measure_update, update_key
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ class Steps:
         # Measuring corrects the graph where PyTorch's fake tensors are wrong.
         self.crooked: list[int] = []
         costs = self._costs(capture.graph, None, self.crooked)
+        self.crooked += [i for i, c in enumerate(capture.graph.calls) if measure.call_key(c) in known_results]
         self.numbers = numbers_of(capture.graph)
         self.template = Template(capture.graph, self.numbers)
         self.groups: list[Group] | None = None  # of calls that are fused

@@ -283,6 +283,33 @@ def test_recurrent_weights_are_the_models_own_afterwards():
     assert all(a is b for a, b in zip(model._flat_weights, model.parameters(), strict=True))
 
 
+def test_a_frozen_lstm_at_several_lengths():
+    """Its kernel keeps a workspace, which fake tensors do not have: each captured length has its own."""
+
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.last = nn.LSTM(4, 6).requires_grad_(False), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.last(self.lstm(x)[0])
+
+    torch.manual_seed(0)
+    model = Frozen()
+    other = copy.deepcopy(model)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    step = neap.torch.compile_step(model, lambda m, x: m(x).square().mean(), a, budget="min")
+    step.prepare(torch.randn(6, 2, 4), lengths=range(4, 7), dim=0)
+    for n in (5, 4, 6):
+        x = torch.randn(n, 2, 4)
+        loss, expected = step(x), other(x).square().mean()
+        expected.backward()
+        b.step()
+        b.zero_grad()
+        assert torch.equal(loss, expected.detach()), n
+    assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+
+
 # ---- Shapes ----
 
 

@@ -315,6 +315,7 @@ class _Builder:
         places = [operands.get(_key(v)) if isinstance(v, torch.Tensor) else None for v in results]
         fresh = [i for i, v in enumerate(results) if isinstance(v, torch.Tensor) and places[i] is None]
         if not written and not fresh and any(p is not None for p in places):  # a view
+            self.check_offset(node)
             self.places[node] = places if several else places[0]
             return
         statistics = STATISTICS.get(node.target, ())
@@ -374,6 +375,19 @@ class _Builder:
                 statistics,
             )
         )
+
+    def check_offset(self, node: Node) -> None:
+        """Refuses a view of the batch that counts from the beginning of the memory, which differs from step to step."""
+        if node.target is not aten.as_strided.default or not self.own_inputs:
+            return
+        held = self.storages[self.places[node.args[0]]]
+        offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+        if offset is not None and held.role == "input":
+            raise self.refuse(
+                node,
+                f"{held.name}: as_strided is given a storage offset ({offset}), which counts from the beginning of the memory that the tensor is a "
+                "part of, and each batch lies elsewhere in it; index the tensor first and leave the offset out, or clone it",
+            )
 
     def reshaped(self, node: Node, value: torch.Tensor, place: int | None) -> None:
         """Takes an in-place call that changes a tensor's layout: the node becomes a view of the memory that it shows now."""

@@ -119,6 +119,31 @@ def test_refused(match):
     assert not hasattr(model, "before")
 
 
+@pytest.mark.parametrize("offset", [(), (3,)], ids=["from the tensor", "from its storage"])
+def test_views_of_a_part_of_a_batch_by_strides(offset):
+    """A part of a batch is a view of it, and a storage offset that is given counts from the whole batch."""
+
+    def loss_fn(model, x):
+        return square(model, torch.as_strided(x, (2, 8), (4, 1), *offset))
+
+    torch.manual_seed(0)
+    model, x = nn.Linear(8, 8), torch.randn(4, 8)
+    other = copy.deepcopy(model)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    step = neap.torch.compile_step(model, loss_fn, a, budget="min", micro_batches=2)
+    if offset:
+        with pytest.raises(neap.torch.CannotTrace, match=r"batch 0: as_strided is given a storage offset \(3\)"):
+            step(x)
+    else:
+        loss = step(x)
+        parts = [loss_fn(other, part) / 2 for part in x.chunk(2)]
+        for part in parts:
+            part.backward()
+        b.step()
+        assert torch.equal(loss, sum(part.detach() for part in parts))
+    assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+
+
 def test_batch_that_is_changed_in_place():
     model = Net(lambda m, h: h)
     x = torch.randn(8, 8)

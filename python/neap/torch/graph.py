@@ -259,7 +259,8 @@ class _Builder:
         )
 
     def check(self, node: Node, value: Any) -> None:
-        if isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
+        # The backend runs views as they were traced, and lazy ones with them.
+        if self.own_inputs and isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
             raise self.refuse(
                 node,
                 f"{node.target} gives a lazy conjugate or negative: make it real with .resolve_conj() or .resolve_neg()",

@@ -281,6 +281,29 @@ def test_results_that_lie_otherwise_than_fake_tensors_say():
             assert step.memory.enforced, step.memory.why
 
 
+class Polar(nn.Module):
+    """Its gradient has lazy conjugates."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x):
+        return torch.polar(torch.tanh(x * self.turn).abs(), self.turn).imag
+
+
+@pytest.mark.parametrize("budget", ["max", "min"])
+@pytest.mark.parametrize("make,shape", [(Polar, (8, 8))])
+@pytest.mark.filterwarnings("ignore:neap")
+def test_the_backend(make, shape, budget):
+    torch.manual_seed(0)
+    case = (make(), square, (torch.randn(*shape),))
+    losses, state = helpers.eager(case, helpers.sgd)
+    got, got_state, _ = helpers.backend(case, helpers.sgd, budget)
+    assert got == losses
+    assert helpers.differing(got_state, state) == []
+
+
 def test_calls_that_change_how_a_tensor_lies():
     class Turning(nn.Module):
         def __init__(self):

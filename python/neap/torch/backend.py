@@ -98,9 +98,11 @@ def _boundary(
     gradients: list[Any],
     tangents: list[View],
     by_inductor: bool,
+    between: set[int] = frozenset(),
 ) -> tuple[Assembly, int]:
     """Returns the step with a node between forward and backward that reads all outputs and makes the tangents, and its position.
-    by_inductor: random calls do not run again, and elementwise results may take the place of an operand."""
+    by_inductor: random calls do not run again, and elementwise results may take the place of an operand. between: inputs that other
+    code may change between both passes."""
     a = _Assembler(graph, costs, by_inductor)
     a.declare()
     for view in tangents:
@@ -108,7 +110,7 @@ def _boundary(
     outputs = [v for v in (*forward_outputs, *gradients) if isinstance(v, View)]
     a.add_calls({v.tensor for v in outputs})
     a.add_writes()
-    moved = _moved(graph, forward_outputs)
+    moved = _moved(graph, forward_outputs) | between
     for work in a.works:
         if work.kind == "call" and graph.calls[work.index].random and by_inductor:
             work.repeatable = False
@@ -134,6 +136,19 @@ def _read_again(call: Call) -> list[int]:
     args = [x for i, x in enumerate(call.args) if i not in without]
     leaves = pytree.tree_leaves((args, call.kwargs), is_leaf=lambda x: isinstance(x, View))
     return [x.tensor for x in leaves if isinstance(x, View)]
+
+
+def _changeable(graph: Graph, parameters: set[int]) -> set[int]:
+    """Returns the inputs that code behind a graph break may change before the backward pass runs: all but parameters, and but those that
+    the backward pass reads in any case, since autograd refuses a change of these. parameters: positions among the inputs of the traced
+    program."""
+    kept = {t for call in graph.calls if call.backward for t in _read_again(call)}
+    nodes = [n for n in graph.module.graph.nodes if n.op == "placeholder"]
+    return {
+        v.tensor
+        for i, (n, v) in enumerate(zip(nodes, graph.inputs, strict=True))
+        if v is not None and not is_tangent(n) and getattr(n.meta.get("desc"), "idx", i) not in parameters
+    } - kept
 
 
 def _moved(graph: Graph, forward_outputs: list[Any]) -> set[int]:
@@ -309,8 +324,14 @@ def _saved_bytes(fw: GraphModule, count: int) -> int:
 
 
 def _partition(
-    session: Session, inputs: frozenset[str], joint: GraphModule, count: int, static: Sequence[int]
+    session: Session,
+    inputs: frozenset[str],
+    joint: GraphModule,
+    count: int,
+    static: Sequence[int],
+    parameters: set[int] | None,
 ) -> tuple[GraphModule, GraphModule]:
+    """parameters: positions of inputs, where the program has other graphs; None: it has none."""
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
     roles = [
         ("value" if is_tangent(n) else "parameter" if i in static else "input", n.name)
@@ -326,8 +347,9 @@ def _partition(
     finally:
         cache.close()
     assembly, boundary = _boundary(
-        graph, costs, forward_outputs, gradients, tangents, bool(session.options.get("inductor"))
-    )
+        graph, costs, forward_outputs, gradients, tangents, bool(session.options.get("inductor")),
+        _changeable(graph, parameters) if parameters is not None else set(),
+    )  # fmt: skip
     step = assembly.step
     budget = session.budget_for(step, inputs)
     chosen = session.options.get("planner", "auto"), session.options.get("seconds", 0.0)
@@ -469,6 +491,9 @@ def _compiled(
     gm: GraphModule, example_inputs: Sequence[Any], session: Session, inputs: frozenset[str]
 ) -> Callable[..., Any]:
     options = session.options
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    several = (reason is not None and reason.graph_break) or any(g.inputs != inputs for g in session.graphs)
+    parameters = {i for i, x in enumerate(example_inputs) if isinstance(x, torch.nn.Parameter)} if several else None
 
     def partition(
         joint: GraphModule,
@@ -478,7 +503,8 @@ def _compiled(
         static_lifetime_input_indices: Sequence[int] | None = None,
         **__: Any,
     ) -> Any:
-        return _partition(session, inputs, joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
+        static = list(static_lifetime_input_indices or ())
+        return _partition(session, inputs, joint, num_fwd_outputs, static, parameters)
 
     if options.get("inductor"):
         return _by_inductor(gm, example_inputs, partition)

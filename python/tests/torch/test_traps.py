@@ -292,8 +292,24 @@ class Polar(nn.Module):
         return torch.polar(torch.tanh(x * self.turn).abs(), self.turn).imag
 
 
+class Broken(nn.Module):
+    """A buffer is changed behind a graph break, and calls that read it are worth repeating."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.last = nn.ModuleList(nn.Linear(8, 8) for _ in range(4)), nn.Linear(8, 8)
+        self.register_buffer("shift", torch.zeros(64, 8))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.sin(layer(x) + self.shift)
+        torch._dynamo.graph_break()
+        self.shift.add_(1)
+        return self.last(x)
+
+
 @pytest.mark.parametrize("budget", ["max", "min"])
-@pytest.mark.parametrize("make,shape", [(Polar, (8, 8))])
+@pytest.mark.parametrize("make,shape", [(Polar, (8, 8)), (Broken, (64, 8))])
 @pytest.mark.filterwarnings("ignore:neap")
 def test_the_backend(make, shape, budget):
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import os
@@ -25,6 +26,7 @@ from .measure import Cost
 from .memory import Memory
 from .plans import cached_plan
 from .program import generator_of
+from .trace import all_as_known, known_results
 
 MOST_SHAPES = 64  # programs that are kept of a graph with symbolic shapes
 OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
@@ -147,8 +149,16 @@ def _changeable(graph: Graph, parameters: set[int]) -> set[int]:
     return {
         v.tensor
         for i, (n, v) in enumerate(zip(nodes, graph.inputs, strict=True))
-        if v is not None and not is_tangent(n) and getattr(n.meta.get("desc"), "idx", i) not in parameters
+        if v is not None and not is_tangent(n) and _position(n, i) not in parameters
     } - kept
+
+
+def _position(node: Node, position: int) -> int:
+    """Returns the position of the traced program's input that a placeholder is, or is a part of, as far as AOTAutograd says."""
+    described = node.meta.get("desc")
+    while hasattr(described, "base") or hasattr(described, "base_of"):
+        described = getattr(described, "base", None) or described.base_of
+    return getattr(described, "idx", position)
 
 
 def _moved(graph: Graph, forward_outputs: list[Any]) -> set[int]:
@@ -329,9 +339,10 @@ def _partition(
     joint: GraphModule,
     count: int,
     static: Sequence[int],
+    strict: bool,
     parameters: set[int] | None,
 ) -> tuple[GraphModule, GraphModule]:
-    """parameters: positions of inputs, where the program has other graphs; None: it has none."""
+    """strict: as measure.measure. parameters: positions of inputs, where the program has other graphs; None: it has none."""
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
     roles = [
         ("value" if is_tangent(n) else "parameter" if i in static else "input", n.name)
@@ -343,7 +354,7 @@ def _partition(
     mark_passes(graph, [v.tensor for v in forward_outputs if isinstance(v, View)])
     cache = measure.Cache()
     try:
-        costs = measure.measure(graph, cache)
+        costs = measure.measure(graph, cache, strict=strict)
     finally:
         cache.close()
     assembly, boundary = _boundary(
@@ -491,6 +502,7 @@ def _compiled(
     gm: GraphModule, example_inputs: Sequence[Any], session: Session, inputs: frozenset[str]
 ) -> Callable[..., Any]:
     options = session.options
+    strict = False
     reason = getattr(gm, "compile_subgraph_reason", None)
     several = (reason is not None and reason.graph_break) or any(g.inputs != inputs for g in session.graphs)
     parameters = {i for i, x in enumerate(example_inputs) if isinstance(x, torch.nn.Parameter)} if several else None
@@ -504,15 +516,27 @@ def _compiled(
         **__: Any,
     ) -> Any:
         static = list(static_lifetime_input_indices or ())
-        return _partition(session, inputs, joint, num_fwd_outputs, static, parameters)
+        return _partition(session, inputs, joint, num_fwd_outputs, static, strict, parameters)
 
-    if options.get("inductor"):
-        return _by_inductor(gm, example_inputs, partition)
     from torch._dynamo.backends.common import aot_autograd
 
-    return aot_autograd(
+    compiled = aot_autograd(
         fw_compiler=_interpreted, bw_compiler=_interpreted, inference_compiler=_interpreted, partition_fn=partition
-    )(gm, example_inputs)
+    )
+    while True:
+        try:
+            with all_as_known() if known_results else contextlib.nullcontext():
+                return (
+                    _by_inductor(gm, example_inputs, partition)
+                    if options.get("inductor")
+                    else compiled(gm, example_inputs)
+                )
+        except measure.FakeIsWrong as wrong:
+            # AOTAutograd traces the graph again, with what the operators really give.
+            if strict and wrong.key in known_results:
+                raise
+            known_results[wrong.key] = wrong.real
+            strict = True
 
 
 def _by_inductor(gm: GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any]) -> Callable[..., Any]:

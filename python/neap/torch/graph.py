@@ -7,7 +7,7 @@ changes a storage in place makes the storage's next content. Planning knows tens
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +157,13 @@ def is_random(target: Any) -> bool:
 
 def unread(node: Node) -> tuple[int, ...]:
     """Returns the positions of arguments that the operator takes but does not read."""
-    positions, training = NOT_READ.get(node.target, ((), None))
-    return positions if training is None or node.args[training] else ()
+    return unread_by(node.target, node.args)
+
+
+def unread_by(target: Any, args: Sequence[Any]) -> tuple[int, ...]:
+    """Returns the same for a call of an operator with these arguments."""
+    positions, training = NOT_READ.get(target, ((), None))
+    return positions if training is None or (training < len(args) and args[training]) else ()
 
 
 def user_line(node: Node) -> str:

@@ -419,13 +419,14 @@ def measure(
 
 
 def correct(graph: Graph, calls: list[int]) -> None:
-    """Corrects the results of some calls: runs them once, as `measure` does for all."""
+    """Corrects the results of some calls: runs them once, as `measure` does for all. Strict: if fake tensors are wrong, raises FakeIsWrong,
+    so that the graph is traced again and later calls have the right operands."""
     if not calls:
         return
     device = graph.device_of(graph.calls[calls[0]])
     real = torch.utils._python_dispatch._disable_current_modes()
     with real, _forked_draws(device), below_autograd():
-        measurer = _Measurer(graph, device, None)
+        measurer = _Measurer(graph, device, None, True)
         for number in calls:
             measurer.correct(graph.calls[number], measurer.cost(graph.calls[number], 1))
 

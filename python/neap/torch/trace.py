@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import measure
 from .batch import Structure, Sum
-from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, user_line
+from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, unread_by, user_line
 from .head import chunked_head
 from .held import NOT_SETTINGS, SIMPLE, changed, held
 
@@ -138,23 +138,43 @@ def _explained() -> Iterator[None]:
 known_results: dict[str, dict[int, tuple[list[int], list[int], str]]] = {}
 
 
+def _as_known(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    if not known_results:
+        return result
+    skipped = unread_by(func, args)  # as in a captured call
+    read = tuple(None if i in skipped else x for i, x in enumerate(args))
+    real = known_results.get(measure.key_of(func, read, kwargs))
+    if real is None:
+        return result
+    several = isinstance(result, (list, tuple))
+    tensors = list(result) if several else [result]
+    for i, (size, stride, dtype) in real.items():
+        if isinstance(tensors[i], torch.Tensor):
+            with mode:
+                tensors[i] = torch.empty_strided(size, stride, dtype=getattr(torch, dtype), device=tensors[i].device)
+    return type(result)(tensors) if several else tensors[0]
+
+
 class _FakeMode(FakeTensorMode):
     """Fake tensors with the layouts that real ones were seen to have."""
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = super().dispatch(func, types, args, kwargs or {})
-        real = known_results.get(measure.key_of(func, args, kwargs or {})) if known_results else None
-        if real is None:
-            return result
-        several = isinstance(result, (list, tuple))
-        tensors = list(result) if several else [result]
-        for i, (size, stride, dtype) in real.items():
-            if isinstance(tensors[i], torch.Tensor):
-                with self:
-                    tensors[i] = torch.empty_strided(
-                        size, stride, dtype=getattr(torch, dtype), device=tensors[i].device
-                    )
-        return type(result)(tensors) if several else tensors[0]
+        return _as_known(self, func, args, kwargs or {}, super().dispatch(func, types, args, kwargs or {}))
+
+
+@contextlib.contextmanager
+def all_as_known() -> Iterator[None]:
+    """Fake tensors of every mode lie as real ones were seen to: torch.compile makes its own."""
+    usual = FakeTensorMode.dispatch
+
+    def dispatch(mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _as_known(mode, func, args, kwargs or {}, usual(mode, func, types, args, kwargs or {}))
+
+    FakeTensorMode.dispatch = dispatch
+    try:
+        yield
+    finally:
+        FakeTensorMode.dispatch = usual
 
 
 def fake_mode_of(tensors: list[torch.Tensor]) -> FakeTensorMode:

@@ -283,19 +283,33 @@ def test_recurrent_weights_are_the_models_own_afterwards():
     assert all(a is b for a, b in zip(model._flat_weights, model.parameters(), strict=True))
 
 
-def test_a_frozen_lstm_at_several_lengths():
-    """Its kernel keeps a workspace, which fake tensors do not have: each captured length has its own."""
+class Frozen(nn.Module):
+    """Its LSTM's kernel keeps a workspace, which fake tensors do not have."""
 
-    class Frozen(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm, self.last = nn.LSTM(4, 6).requires_grad_(False), nn.Linear(6, 3)
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.last = nn.LSTM(4, 6).requires_grad_(False), nn.Linear(6, 3)
 
-        def forward(self, x):
-            return self.last(self.lstm(x)[0])
+    def forward(self, x):
+        return self.last(self.lstm(x)[0])
 
+
+class Transposed(nn.Module):
+    """The results of its batch norms lie otherwise than fake tensors say, and a view of one is taken."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        v = self.norm(self.norm(x[:, 0].mT.contiguous().mT))
+        return v[None] @ v[None].mT
+
+
+@pytest.mark.parametrize("make", [Frozen, Transposed])
+def test_fake_tensors_that_are_wrong_at_several_lengths(make):
     torch.manual_seed(0)
-    model = Frozen()
+    model = make()
     other = copy.deepcopy(model)
     a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
     step = neap.torch.compile_step(model, lambda m, x: m(x).square().mean(), a, budget="min")

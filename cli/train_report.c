@@ -170,11 +170,10 @@ static int put_loss(char *text, size_t size, double loss, double bits_per_byte) 
 static void put_line(struct train_report *r, const neap_train_progress *p) {
   char line[320];
   int at = 0;
-  const double steps = (double)r->epoch_steps;
 #define PUT(...) at += at < (int)sizeof line ? snprintf(line + at, sizeof line - (size_t)at, __VA_ARGS__) : 0
   if (p->epochs > 0) PUT("epoch %lld/%lld  ", (long long)p->epoch, (long long)p->epochs);
-  PUT("step %lld/%lld  epoch's mean loss %.4f", (long long)p->step, (long long)p->steps, r->loss_sum / steps);
-  if (p->accuracy >= 0) PUT("  accuracy %.1f %%", 100 * r->accuracy_sum / steps);
+  PUT("step %lld/%lld  epoch's mean loss %.4f", (long long)p->step, (long long)p->steps, p->epoch_loss);
+  if (p->epoch_accuracy >= 0) PUT("  accuracy %.1f %%", 100 * p->epoch_accuracy);
   if (p->test_mae >= 0) PUT("  test MAE %.5g, RMSE %.5g, R2 %.4f", p->test_mae, p->test_rmse, p->test_r2);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   char loss[96];
@@ -297,10 +296,6 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
             (long long)p->uncounted, (long long)p->step);
     r->told_uncounted = true;
   }
-  if (p->epoch != r->epoch) r->epoch = p->epoch, r->epoch_steps = 0, r->loss_sum = r->accuracy_sum = 0;
-  r->epoch_steps++;
-  r->loss_sum += p->loss;
-  r->accuracy_sum += p->accuracy;
   if (p->test_accuracy >= 0) r->test_accuracy = p->test_accuracy;
   const bool tested = p->test_accuracy >= 0 || p->test_mae >= 0, ends = p->step == p->steps || tested;
   const double interval = r->terminal ? 0.1 : 10;

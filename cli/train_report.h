@@ -13,12 +13,11 @@ struct train_report {
   bool told_shared;    /* that other processes use the processors */
   bool told_uncounted; /* that labels count for nothing */
   struct processor_sample share;
-  bool least;                 /* the budget is the least; then */
-  uint64_t affordable;        /* one that costs little; 0: not known */
-  struct watch *watch;        /* until step 1 */
-  double last_shown;          /* seconds */
-  int64_t epoch, epoch_steps; /* the means are over the steps of this epoch so far */
-  double loss_sum, accuracy_sum, test_accuracy;
+  bool least;          /* the budget is the least; then */
+  uint64_t affordable; /* one that costs little; 0: not known */
+  struct watch *watch; /* until step 1 */
+  double last_shown;   /* seconds */
+  double test_accuracy;
   int64_t frozen;         /* parameters that no step changes */
   json_t *pairs;          /* the longest pair, and those beyond --length, for --json; NULL: none exist */
   json_t *initialisation; /* what came of --init, for --json; NULL: none exists */

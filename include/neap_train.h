@@ -26,8 +26,9 @@ typedef struct neap_train_progress {
   int64_t epoch, epochs, step, steps; /* epochs is 0 if `steps` was given; step: the one just done, from 1 */
   double loss, accuracy; /* of this step; the loss with label smoothing; the accuracy in [0, 1]; -1: labels
                             are values */
-  double learning_rate, seconds; /* of this step */
-  double gradient_norm;          /* of this step; -1: not asked for, or the step was skipped */
+  double epoch_loss, epoch_accuracy; /* means over the epoch so far, with its steps before a resume */
+  double learning_rate, seconds;     /* of this step */
+  double gradient_norm;              /* of this step; -1: not asked for, or the step was skipped */
   double images_per_second, seconds_left;
   double test_accuracy, test_loss; /* after an epoch that ends here, or the run; -1: not evaluated */
   /* If labels are values, in their units: mean absolute error, root of the mean squared error, R2; means over

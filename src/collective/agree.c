@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "collective/calls.h"
 
 enum { DIGEST_BYTES = 65 };
 
@@ -58,7 +59,7 @@ neap_status collective_agree(const neap_collective *c, const char *what, const v
 static neap_status first_failure(const struct ending *endings, int size) {
   for (int r = 0; r < size; r++) {
     if (endings[r].status == NEAP_OK) continue;
-    if (strncmp(endings[r].message, "rank ", 5) == 0) return ending_tell(&endings[r]);
+    if (calls_names_rank(endings[r].message)) return ending_tell(&endings[r]);
     return neap_fail(endings[r].status, "rank %d: %.*s", r, MESSAGE_BYTES - 1, endings[r].message);
   }
   return NEAP_OK;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "collective/agree.h"
+#include "collective/calls.h"
 #include "collective/star.h"
 
 /* What ranks send each other. Rank 0 forwards what it gets of LEAVES and FAILS to all others. */
@@ -326,7 +327,11 @@ static neap_status begin_part_call(struct heart *h) {
 /* Keeps a failure of this rank, to be told to the others with this thread's message. The lock is held. */
 static void keep_own(struct heart *h, neap_status status) {
   char message[MESSAGE_BYTES];
-  snprintf(message, sizeof message, "rank %d: %.*s", h->inner.rank, MESSAGE_BYTES - 32, neap_error_message());
+  if (calls_names_rank(neap_error_message()))
+    snprintf(message, sizeof message, "%s", neap_error_message());
+  else
+    snprintf(message, sizeof message, "rank %d: %.*s", h->inner.rank, MESSAGE_BYTES - 32,
+             neap_error_message());
   keep_failure(h, h->inner.rank, status, message, h->inner.rank);
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collective/calls.h"
 #include "collective/shared_memory.h"
 
 static const double grace_seconds = 1.5; /* that ranks have to end after a failure of another */
@@ -37,7 +38,10 @@ static void processes_close(void *self) {
 void processes_report(const neap_collective *own, neap_status status) {
   char message[MESSAGE_BYTES + 32];
   if (status == NEAP_OK || own->close != processes_close) return;
-  snprintf(message, sizeof message, "rank %d: %s", own->rank, neap_error_message());
+  if (calls_names_rank(neap_error_message()))
+    snprintf(message, sizeof message, "%s", neap_error_message());
+  else
+    snprintf(message, sizeof message, "rank %d: %s", own->rank, neap_error_message());
   shared_memory_fail(shared_memory_region(own->self), own->rank, status, message);
 }
 

@@ -1,6 +1,7 @@
 /* Plans the pipelines of a step: neap_pipeline_make. */
 #include "plan/pipeline_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,13 @@ static const struct pipeline_way *way_of(const char *name) {
   return NULL;
 }
 
+static neap_status fail_unknown(const char *name) {
+  char known[128] = "";
+  for (int i = 0, at = 0; i < PIPELINE_WAYS && at < (int)sizeof known; i++)
+    at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", i == 0 ? "" : ", ", pipeline_ways[i].name);
+  return neap_fail(NEAP_INVALID_ARGUMENT, "pipeline: unknown way '%s'; the ways are %s", name, known);
+}
+
 neap_status pipeline_chain(const neap_step *step, struct chain *out) {
   enum { MOST_BLOCKS = 96 };
   return chain_create(step, MOST_BLOCKS, out);
@@ -55,8 +63,7 @@ neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_option
   NEED(options);
   NEED(out);
   const struct pipeline_way *way = way_of(options->way != NULL ? options->way : "neap");
-  RETURN_IF(way == NULL, NEAP_INVALID_ARGUMENT, "pipeline: unknown way '%s'; neap_pipeline_way_at lists them",
-            options->way);
+  if (way == NULL) return fail_unknown(options->way);
   RETURN_IF(
       options->ranks < 1 || options->ranks > 64 || options->micro_batches < 1 ||
           options->micro_batches > 4096 || !(options->bandwidth > 0) || !(options->latency >= 0),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/vector.h"
+#include "run/pipeline_run.h"
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -43,7 +44,7 @@ neap_status session_kernel_names(const neap_session *session, json_t **out) {
   neap_status status = NEAP_OK;
   RETURN_IF_NULL(array);
   TRY_DONE(collect_own(session->main, &region, &names));
-  TRY_DONE(collect(session->main, &region, &names));
+  TRY_DONE(collect(session_whole_step(session), &region, &names));
   for (size_t i = 0; i < session->shapes.count; i++)
     TRY_DONE(collect(session->shapes.data[i].step.lowered, &region, &names));
   TRY_DONE(sort_into(array, &names));

@@ -676,6 +676,10 @@ const neap_step_result *session_part_results(const struct neap_session *s) {
   return s->pipeline != NULL ? s->pipeline->results : NULL;
 }
 
+const struct lowered *session_whole_step(const struct neap_session *s) {
+  return s->pipeline != NULL ? s->pipeline->whole[PROGRAM_STEP] : s->main;
+}
+
 const char *session_stages(const struct neap_session *s) {
   return s->pipeline != NULL ? s->pipeline->stages : NULL;
 }

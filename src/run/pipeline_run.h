@@ -34,6 +34,10 @@ neap_status pipeline_run_end(struct neap_session *session, float learning_rate);
 /* Evaluates; every rank gets the result. */
 neap_status pipeline_evaluate(struct neap_session *session, neap_step_result *result);
 
+/* Returns the lowered step with all of its nodes: of a pipeline the one that pieces are cut from, else main.
+ */
+const struct lowered *session_whole_step(const struct neap_session *session);
+
 /* Returns the nodes of this rank's pieces. */
 uint64_t pipeline_node_count(const struct neap_session *session);
 

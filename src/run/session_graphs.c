@@ -105,10 +105,14 @@ neap_status check_ranks(const struct neap_session_options *o) {
             "session options: several processes need the backend cpu");
   TRY(check_pipeline(o));
   const int dividing = batch_ranks_of(o);
-  RETURN_IF(
-      is_pipeline(o) && o->micro_batches < 2 * dividing, NEAP_INVALID_ARGUMENT,
-      "--pipeline: a step of one micro-batch keeps all ranks of a pipeline but one idle; give a smaller "
-      "--micro-batch");
+  RETURN_IF(is_pipeline(o) && o->micro_batches<2 * dividing, NEAP_INVALID_ARGUMENT,
+                                               "--pipeline: each pipeline needs 2 micro-batches or more, "
+                                               "else its ranks but one are idle (got %d for "
+                                               "%d); give a smaller --micro-batch",
+                                               o->micro_batches> 0
+                ? o->micro_batches
+                : 1,
+            dividing);
   RETURN_IF(dividing > 1 && (o->micro_batches < 2 || o->micro_batches % dividing != 0), NEAP_INVALID_ARGUMENT,
             "session options: %d micro-batches do not divide among %d %s; give a multiple of %d",
             o->micro_batches > 0 ? o->micro_batches : 1, dividing, is_pipeline(o) ? "pipelines" : "processes",

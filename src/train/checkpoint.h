@@ -4,7 +4,7 @@
  *     {"format": "neap-checkpoint", "version": 1,
  *      "settings": {"model": "wrn-28-2", "batch": 100, ...},
  *      "epoch": 1, "step": 500, "session_steps": 500,
- *      "loss_sum": 812.4, "correct": 19231, "images": 50000,
+ *      "loss_sum": 812.4, "correct": 19231, "images": 50000, "labels": 50000,
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
  *      "weights_sha256": "0f3ab2...", "command_sha256": "...",
@@ -15,11 +15,11 @@
  *
  * settings: what has to agree. epoch, step: done; the data follows from them. session_steps: the same, but
  * that it counts on from weights that the run began with; random operators follow from it. loss_sum, correct,
- * images: of the epoch so far; null: not finite. test_accuracy: the last one; -1: none yet. command_sha256:
- * of the file command.json, may be missing or empty: none exists. kernels: those that
- * computed the run's steps so far (run/kernel_names.h), may be missing. base: of a run with adapters, what
- * its weights do not hold (train/base_weights.h), may be missing. best: the best evaluation so far, by the
- * held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
+ * images, labels (that count; may be missing): of the epoch so far; null: not finite. test_accuracy: the last
+ * one; -1: none yet. command_sha256: of the file command.json, may be missing or empty: none exists. kernels:
+ * those that computed the run's steps so far (run/kernel_names.h), may be missing. base: of a run with
+ * adapters, what its weights do not hold (train/base_weights.h), may be missing. best: the best evaluation so
+ * far, by the held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
  * state_sha256: of the object without this field, compact, keys sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
@@ -52,6 +52,7 @@ struct checkpoint {
   int64_t session_steps; /* of the session, including those of the weights that it began with */
   double loss_sum;       /* of the epoch so far: over steps, */
   int64_t correct, images;
+  double labels; /* -1: not known, as in a checkpoint of before there was this field */
   double test_accuracy;
   char weights[96], weights_sha256[65], command_sha256[65];
   const char *command;             /* to keep as command.json; borrowed; NULL: none */

@@ -35,14 +35,14 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   struct region region = {0};
   neap_status status;
   const char *path = region_format(&region, "%s/state.json", folder);
-  json_t *state =
-      json_pack("{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:s, s:s, s:s}", "format",
-                "neap-checkpoint", "version", VERSION, "settings", settings, "epoch",
-                (json_int_t)checkpoint->epoch, "step", (json_int_t)checkpoint->step, "session_steps",
-                (json_int_t)checkpoint->session_steps, "loss_sum", json_number(checkpoint->loss_sum),
-                "correct", (json_int_t)checkpoint->correct, "images", (json_int_t)checkpoint->images,
-                "test_accuracy", checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256",
-                checkpoint->weights_sha256, "command_sha256", checkpoint->command_sha256);
+  json_t *state = json_pack(
+      "{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:s, s:s, s:s}", "format", "neap-checkpoint",
+      "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch, "step",
+      (json_int_t)checkpoint->step, "session_steps", (json_int_t)checkpoint->session_steps, "loss_sum",
+      json_number(checkpoint->loss_sum), "correct", (json_int_t)checkpoint->correct, "images",
+      (json_int_t)checkpoint->images, "labels", checkpoint->labels, "test_accuracy",
+      checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256", checkpoint->weights_sha256,
+      "command_sha256", checkpoint->command_sha256);
   const bool whole =
       state != NULL &&
       (checkpoint->kernels == NULL || json_object_set(state, "kernels", checkpoint->kernels) == 0) &&
@@ -107,6 +107,9 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
   TRY(get_size(state, place, "session_steps", &checkpoint->session_steps));
   TRY(get_size(state, place, "correct", &checkpoint->correct));
   TRY(get_size(state, place, "images", &checkpoint->images));
+  checkpoint->labels = -1;
+  if (json_object_get(state, "labels") != NULL)
+    TRY(json_need_number(state, "labels", place, &checkpoint->labels));
   checkpoint->loss_sum = NAN;
   if (!json_is_null(json_object_get(state, "loss_sum")))
     TRY(json_need_number(state, "loss_sum", place, &checkpoint->loss_sum));

@@ -41,8 +41,28 @@ static void count_reads(struct training *t, int sign) {
   t->disk_waited += sign * memory.disk_waited;
 }
 
-/* Counts a step that ran over `records` records. */
-static void count_step(struct training *t, const neap_step_result *result, int64_t records, double seconds) {
+/* Returns the labels of the epoch so far that count. */
+static double epoch_labels(const struct training *t) {
+  return t->state.labels >= 0 ? t->state.labels : (double)(t->state.images * loader_labels_each(&t->data, 0));
+}
+
+/* Returns the accuracy of the epoch so far; -1: labels are values. */
+static double epoch_accuracy(const struct training *t) {
+  if (loader_has_values(&t->data)) return -1;
+  const double labels = loader_length(&t->data) > 0
+                            ? epoch_labels(t)
+                            : (double)(t->state.images * loader_labels_each(&t->data, 0));
+  return labels > 0 ? (double)t->state.correct / labels : 0;
+}
+
+/* Returns the mean loss of the epoch so far. */
+static double epoch_loss(const struct training *t) {
+  return t->state.loss_sum / ((double)t->state.images / (double)t->batch);
+}
+
+/* Counts a step that ran over `records` records, with `counted` labels that count. */
+static void count_step(struct training *t, const neap_step_result *result, int64_t records, double counted,
+                       double seconds) {
   if (t->steps_here >= UNTIMED_STEPS) t->seconds[(t->steps_here - UNTIMED_STEPS) % TIMED_STEPS] = seconds;
   t->steps_here++;
   t->state.step++;
@@ -50,6 +70,7 @@ static void count_step(struct training *t, const neap_step_result *result, int64
   const int64_t taken = records < t->batch && t->options->keep_last ? records : t->batch;
   t->state.loss_sum += result->loss * ((double)taken / (double)t->batch);
   t->state.correct += result->correct;
+  t->state.labels = epoch_labels(t) + counted;
   t->state.images += taken;
 }
 
@@ -64,20 +85,19 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   TRY(batches_step(t, rate, &result, &records, &counted));
   count_reads(t, 1);
   if (t->state.step % t->epoch_steps == 0) {
-    t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0;
-    t->counted = t->correct_here = 0;
+    t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0, t->state.labels = 0;
   }
   if (training_rewires(t->options) &&
       rewiring_due(t->state.step + 1, t->steps, training_rewire_every(t->options)))
     TRY(neap_session_rewire(t->session, share, NULL));
   const double seconds = clock_seconds() - begin;
-  count_step(t, &result, records, seconds);
+  count_step(t, &result, records, counted, seconds);
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
   progress->accuracy = loader_has_values(&t->data) ? -1 : counted > 0 ? (double)result.correct / counted : 0;
-  t->counted += counted;
-  t->correct_here += (double)result.correct;
+  progress->epoch_loss = epoch_loss(t);
+  progress->epoch_accuracy = epoch_accuracy(t);
   progress->learning_rate = rate;
   progress->gradient_norm = t->options->session.gradient_norm ? result.gradient_norm : -1;
   progress->seconds = seconds;
@@ -322,13 +342,6 @@ static double median_seconds(struct training *t) {
   return (t->seconds[(count - 1) / 2] + t->seconds[count / 2]) / 2;
 }
 
-/* Returns the accuracy of the epoch so far; -1: labels are values. */
-static double epoch_accuracy(const struct training *t) {
-  if (loader_has_values(&t->data)) return -1;
-  if (loader_length(&t->data) > 0 && t->counted > 0) return t->correct_here / t->counted;
-  return (double)t->state.correct / (double)(t->state.images * loader_labels_each(&t->data, 0));
-}
-
 /* Fills the memory of the process, at the end of a run. */
 static void fill_process(const struct training *t, neap_train_result *result) {
   result->process_overhead_bytes = t->overhead;
@@ -359,7 +372,7 @@ static neap_status fill_result(struct training *t, neap_status ended, neap_train
   result->steps_here = t->steps_here;
   if (t->graph != NULL) result->parameters = neap_graph_parameters(t->graph);
   if (t->state.images > 0) {
-    result->loss = t->state.loss_sum / ((double)t->state.images / (double)t->batch);
+    result->loss = epoch_loss(t);
     result->accuracy = epoch_accuracy(t);
   }
   if (t->session == NULL) return NEAP_OK;

@@ -52,8 +52,7 @@ struct training {
     int graph;
   } parts[2];         /* micro-batches of a short last step, which have graphs of their own; 0: none */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
-  double counted, correct_here; /* labels of the current epoch, in this process; right ones among them */
-  double test_loss;             /* -1: not evaluated here */
+  double test_loss;   /* -1: not evaluated here */
   double test_mae, test_rmse, test_r2; /* of values; mae -1: not evaluated, or there are classes */
   double *seconds;                     /* [TIMED_STEPS], a ring; NULL: no step has run */
   int64_t steps_here;                  /* by this process */

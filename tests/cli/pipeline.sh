@@ -66,6 +66,7 @@ expect 0 "${run[@]}" --steps 6 --json
 six=$(field weights_sha256)
 expect 0 "${run[@]}" --steps 3 --processes 3 --pipeline 3 --out piped
 expect 0 "$neap" train --resume piped --steps 6 --json
+! grep -q "same kernels" err || fail "the kernels of a pipeline are told as others"
 same "$(field weights_sha256)" "$six" "weights of a run that began as a pipeline"
 expect 0 "${run[@]}" --steps 3 --processes 4 --pipeline 2 --out alone
 expect 0 "$neap" train --resume alone --steps 6 --processes 2 --pipeline 2 --json
@@ -79,7 +80,9 @@ done <<'END'
 2 or_a_multiple_of_them_(got_1) --pipeline 2
 2 or_a_multiple_of_them_(got_3) --pipeline 2 --processes 3
 2 3_pipelines --pipeline 2 --processes 6 --micro-batch 1
-2 one_micro-batch --pipeline 2 --processes 2 --micro-batch 8
+2 needs_2_micro-batches --pipeline 2 --processes 2 --micro-batch 8
+2 (got_2_for_2) --pipeline 2 --processes 4 --micro-batch 4
+2 the_ways_are_gpipe,_1f1b --pipeline 2 --processes 2 --pipeline-way no
 3 the_smallest_that_can --pipeline 2 --processes 2 --budget 1KB
 END
 expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget 1KB --json
@@ -92,3 +95,8 @@ values=("$neap" train --model mlp-8x8x8 --data csv:values.csv,task=regression --
 expect 1 "${values[@]}"
 says "evaluations of values need predictions"
 expect 0 "${values[@]}" --evaluate off
+
+# What only rank 0 finds is told once, with its rank once.
+expect 1 "${run[@]}" --data text:missing.txt --steps 2 --processes 2
+says "rank 0: missing.txt"
+! grep -q "rank 1: rank" err || fail "two ranks are named: $(cat err)"

@@ -2,7 +2,7 @@
 source "$(dirname "$0")/common.bash"
 
 expect 0 "${train[@]}" --steps 400 --json
-weights=$(field weights_sha256)
+weights=$(field weights_sha256) accuracy=$(field accuracy)
 
 "${train[@]}" --steps 400 --out run --checkpoint-every 1 >out 2>err &
 running=$!
@@ -18,6 +18,7 @@ cp -r run other
 expect 0 "$neap" train --resume run --evaluate off --json
 same "$(field steps)" 400 "steps in all"
 same "$(field weights_sha256)" "$weights" "weights of the run that was interrupted"
+same "$(field accuracy)" "$accuracy" "the epoch's accuracy of the run that was interrupted"
 # A sanitizer has bytes of its own.
 if [ -z "${NEAP_SANITIZED:-}" ] && echo 5 2>/dev/null >/proc/self/clear_refs; then
   [ "$(field rss_growth_bytes)" -le $(($(field budget_bytes) + $(field process_overhead_bytes))) ] ||

@@ -319,9 +319,11 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   if (result != EXIT_DONE) return result;
   if (s.pipeline > 1 && s.a.options.model == NULL)
     return report_usage(verb, "--pipeline %d goes with --model", (int)s.pipeline);
-  const struct grid grid = {.stages = s.pipeline,
-                            .pipelines = s.processes > s.pipeline ? s.processes / s.pipeline : 1};
-  if (s.pipeline > 1) return plan_pipeline(verb, &s.a, grid, (double)s.bandwidth, s.latency);
+  if (s.pipeline > 1) {
+    const struct grid grid = {.stages = s.pipeline,
+                              .pipelines = s.processes > s.pipeline ? s.processes / s.pipeline : 1};
+    return plan_pipeline(verb, &s.a, grid, (double)s.bandwidth, s.latency);
+  }
   if (is_about_ways(&s)) return plan_ways(verb, &s.a);
   if (check_ways_alone(verb, &s.a) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);

@@ -125,10 +125,10 @@ static int print_table(const struct verb *verb, const struct table *t, bool json
            "highest", "blocks of each stage, from the last; r: recomputed");
     for (int w = 0; w < t->count; w++) print_row(&t->ways[w], t->least);
     if (t->pipelines > 1)
-      printf("\neach of %d pipelines takes 1/%d of the batch; the processes of a stage share sums and states "
-             "and "
-             "exchange gradients, which is not counted\n",
-             (int)t->pipelines, (int)t->pipelines);
+      printf(
+          "\neach of %d pipelines takes 1/%d of the batch; not counted: the processes of a stage share sums "
+          "and states, and exchange gradients\n",
+          (int)t->pipelines, (int)t->pipelines);
   }
   if (met) return EXIT_DONE;
   fprintf(

@@ -112,10 +112,10 @@ int report_no_model(const struct verb *verb, const struct arguments *a) {
   return a->options.model != NULL
              ? report_usage(verb, "%s: --model %s names the model already; give one of them", file,
                             a->options.model)
-             : report_usage(
-                   verb,
-                   "%s: is no model's file or folder; --model names a ready-made one (see `neap models`)",
-                   file);
+             : report_usage(verb,
+                            "%s: is not the file or folder of a model; --model names a ready-made one (see "
+                            "`neap models`)",
+                            file);
 }
 
 int source_open(const struct verb *verb, struct arguments *a, const char *file, neap_step **step) {

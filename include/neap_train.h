@@ -26,7 +26,8 @@ typedef struct neap_train_progress {
   int64_t epoch, epochs, step, steps; /* epochs is 0 if `steps` was given; step: the one just done, from 1 */
   double loss, accuracy; /* of this step; the loss with label smoothing; the accuracy in [0, 1]; -1: labels
                             are values */
-  double epoch_loss, epoch_accuracy; /* means over the epoch so far, with its steps before a resume */
+  double epoch_loss, epoch_accuracy; /* means over the epoch so far, with its steps before a resume; the
+                                        accuracy -1: labels are values */
   double learning_rate, seconds;     /* of this step */
   double gradient_norm;              /* of this step; -1: not asked for, or the step was skipped */
   double images_per_second, seconds_left;

@@ -59,8 +59,9 @@ neap_status collective_agree(const neap_collective *c, const char *what, const v
 static neap_status first_failure(const struct ending *endings, int size) {
   for (int r = 0; r < size; r++) {
     if (endings[r].status == NEAP_OK) continue;
-    if (calls_names_rank(endings[r].message)) return ending_tell(&endings[r]);
-    return neap_fail(endings[r].status, "rank %d: %.*s", r, MESSAGE_BYTES - 1, endings[r].message);
+    char message[MESSAGE_BYTES];
+    calls_name_rank(r, endings[r].message, message, sizeof message);
+    return neap_fail(endings[r].status, "%s", message);
   }
   return NEAP_OK;
 }

@@ -1,5 +1,9 @@
 #include "collective/calls.h"
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
 static const char *const names[] = {
     [CALL_BARRIER] = "barrier", [CALL_EXCHANGE] = "exchange", [CALL_ALLGATHER] = "allgather"};
 
@@ -12,4 +16,12 @@ neap_status calls_check(int from, enum call_kind from_kind, uint64_t sent, int t
             "collective: rank %d sends %llu bytes to rank %d, which expects %llu; sizes have to agree", from,
             (unsigned long long)sent, to, (unsigned long long)expected);
   return NEAP_OK;
+}
+
+void calls_name_rank(int rank, const char *message, char *to, size_t bytes) {
+  const bool named = strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
+  if (named)
+    snprintf(to, bytes, "%s", message);
+  else
+    snprintf(to, bytes, "rank %d: %s", rank, message);
 }

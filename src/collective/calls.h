@@ -3,9 +3,6 @@
 #ifndef NEAP_COLLECTIVE_CALLS_H
 #define NEAP_COLLECTIVE_CALLS_H
 
-#include <stdbool.h>
-#include <string.h>
-
 #include "base/status.h"
 #include "neap_collective.h"
 
@@ -16,10 +13,9 @@ enum call_kind { CALL_BARRIER, CALL_EXCHANGE, CALL_ALLGATHER };
 neap_status calls_check(int from, enum call_kind from_kind, uint64_t sent, int to, enum call_kind to_kind,
                         uint64_t expected);
 
-/* Returns true if a message begins with the rank that failed, as those that ranks have shared do. */
-static inline bool calls_names_rank(const char *message) {
-  return strncmp(message, "rank ", 5) == 0 && message[5] >= '0' && message[5] <= '9';
-}
+/* Copies the message of a rank's failure, with "rank R: " before it. One that ranks have shared begins so
+ * already, perhaps with another rank, and stays as it is. */
+void calls_name_rank(int rank, const char *message, char *to, size_t bytes);
 
 /* Fills send [size] and receive [size] with the pieces of neap_collective.allgather(all, bytes) at `rank`:
  * its own part for every other rank. */

@@ -327,11 +327,7 @@ static neap_status begin_part_call(struct heart *h) {
 /* Keeps a failure of this rank, to be told to the others with this thread's message. The lock is held. */
 static void keep_own(struct heart *h, neap_status status) {
   char message[MESSAGE_BYTES];
-  if (calls_names_rank(neap_error_message()))
-    snprintf(message, sizeof message, "%s", neap_error_message());
-  else
-    snprintf(message, sizeof message, "rank %d: %.*s", h->inner.rank, MESSAGE_BYTES - 32,
-             neap_error_message());
+  calls_name_rank(h->inner.rank, neap_error_message(), message, sizeof message);
   keep_failure(h, h->inner.rank, status, message, h->inner.rank);
 }
 

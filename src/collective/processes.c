@@ -38,10 +38,7 @@ static void processes_close(void *self) {
 void processes_report(const neap_collective *own, neap_status status) {
   char message[MESSAGE_BYTES + 32];
   if (status == NEAP_OK || own->close != processes_close) return;
-  if (calls_names_rank(neap_error_message()))
-    snprintf(message, sizeof message, "%s", neap_error_message());
-  else
-    snprintf(message, sizeof message, "rank %d: %s", own->rank, neap_error_message());
+  calls_name_rank(own->rank, neap_error_message(), message, sizeof message);
   shared_memory_fail(shared_memory_region(own->self), own->rank, status, message);
 }
 

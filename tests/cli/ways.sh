@@ -12,7 +12,7 @@ done
 for verb in "graph -o step.json" bench; do
   read -ra given <<<"$verb"
   expect 2 "$neap" "${given[@]}" no.json
-  says "no.json: is no model's file or folder"
+  says "no.json: is not the file or folder of a model"
   expect 2 "$neap" "${given[@]}" model.gguf --model wrn-10-1
   says "names the model already"
 done

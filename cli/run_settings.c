@@ -95,8 +95,9 @@ static json_t *kept_value(const neap_setting *setting, const char *given) {
 /* The threads with them, given or not: a run that goes on with others has other bits. "zeros": where 0 is the
  * usual value of a field, a 0 that was given is 0; without it, it is the usual value. */
 char *run_command(const struct arguments *a) {
+  const int runs_on = a->options.session.threads; /* which several processes divide; 0: all */
   char threads[16];
-  snprintf(threads, sizeof threads, "%d", omp_get_num_procs());
+  snprintf(threads, sizeof threads, "%d", runs_on > 0 ? runs_on : omp_get_num_procs());
   json_t *options = json_object();
   bool whole = json_object_set_new(options, "--threads", json_string(threads)) == 0;
   neap_setting setting;

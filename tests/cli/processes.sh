@@ -113,6 +113,11 @@ says "give --budget, that of a rank"
 expect 2 "$neap" plan --model wrn-10-1 --batch 16 --profile --total-budget 40MB
 says "--total-budget 40MB has no effect"
 
+divided=("$neap" train --model wrn-10-1 --data synthetic:images=250 --batch 16 --steps 1 --evaluate off)
+expect 0 "${divided[@]}" --processes 2 --out divided
+half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))
+grep -q "\"--threads\": \"$half\"" divided/command.json || fail "other threads are kept: $(cat divided/command.json)"
+
 # Under a launcher, where there is one.
 for mpi in openmpi mpich; do
   [ -e "$build/libneap_$mpi.so" ] && [ -n "$(command -v mpirun.$mpi)" ] || continue
@@ -126,6 +131,14 @@ for mpi in openmpi mpich; do
   same "$(field budget_bytes)" 20000000 "the part of each of two processes of $mpi"
   expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
   says "a launcher has already started 2 processes"
+  # A message names threads without processors of their own; without --threads each rank has its part, which a run keeps.
+  [ "$(nproc)" -gt 1 ] || continue
+  expect 0 "${launch[@]}" --bind-to core -n 2 "${run[@]}" --steps 1 --evaluate off --threads 2 --json
+  grep -q "rank 0: its launcher binds it to 1 of $(nproc) processors, where it runs 2 threads" err ||
+    fail "it is not told that $mpi binds ranks: $(cat err)"
+  expect 0 "${launch[@]}" --bind-to none -n 2 "${divided[@]}" --out divided$mpi
+  grep -q "\"--threads\": \"$half\"" divided$mpi/command.json || fail "$mpi: $(cat divided$mpi/command.json)"
+  ! grep -q "binds it" err || fail "it is told that $mpi binds ranks, which it does not: $(cat err)"
 done
 
 # A process that is killed ends all; the checkpoint goes on in any number.

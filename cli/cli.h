@@ -141,6 +141,9 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
                       int *exit_status);
 bool is_first_process(const struct launched *launched);
 
+/* Returns how many threads each of some processes on this machine runs where the user says nothing. */
+int usual_threads(int processes);
+
 /* Makes --total-budget, where that was given, the --budget of each process of the session's collective. An
  * exit status, after a message where it is not EXIT_DONE. */
 int divide_budget(const struct verb *verb, struct arguments *a);

@@ -80,12 +80,16 @@ int run_data(const struct verb *verb, int count, char **arguments) {
   if (operands->count != 1) return report_usage(verb, "exactly one data source is needed");
   neap_data_report *report;
   const neap_status status = neap_data_inspect(operands->values[0], s.out, &report);
-  int result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+  const bool listed = report != NULL && report->problem_count > 0 && !s.a.json;
+  int result = status == NEAP_OK ? EXIT_DONE : listed ? exit_status_of(status) : report_failure(verb, status);
   if (report != NULL && s.a.json) {
     const int printed = print_json(report_json(operands->values[0], report));
     if (result == EXIT_DONE) result = printed;
   } else if (report != NULL) {
     print_report(operands->values[0], report);
+    if (listed)
+      fprintf(stderr, "neap: %s: %lld problem%s, listed above\n", operands->values[0],
+              (long long)report->problem_count, report->problem_count == 1 ? "" : "s");
   }
   neap_data_report_free(report);
   return result;

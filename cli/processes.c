@@ -84,10 +84,9 @@ static neap_status share_processors(struct arguments *a, const neap_collective *
   return status;
 }
 
-/* Divides this machine's processors among its processes, where the user says nothing. */
-static void divide_threads(struct arguments *a, int processes) {
-  const int each = omp_get_num_procs() / processes;
-  if (a->options.session.threads == 0) a->options.session.threads = each > 1 ? each : 1;
+int usual_threads(int processes) {
+  const int each = omp_get_num_procs() / (processes > 1 ? processes : 1);
+  return each > 1 ? each : 1;
 }
 
 /* The run's own thread may end by itself in the meantime, with all that it has to clean up. */
@@ -118,7 +117,7 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
     return status == NEAP_OK;
   }
   if (launched->asked <= 1) return true;
-  divide_threads(a, (int)launched->asked);
+  if (a->options.session.threads == 0) a->options.session.threads = usual_threads((int)launched->asked);
   fflush(NULL);
   status = neap_collective_fork((int)launched->asked, &launched->collective, exit_status);
   if (launched->collective.size > 0) return true;

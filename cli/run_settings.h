@@ -28,7 +28,7 @@ neap_generate_options generation_options(const struct arguments *given, const ch
                                          const neap_train_options *run);
 
 /* Prints the settings of complete_run as a file for --config, on standard output. An exit status. */
-int show_config(const struct verb *verb, const struct arguments *a);
+int show_config(const struct verb *verb, const struct arguments *a, int processes);
 
 /* The settings as a text that a run can be gone on with; the caller frees it. NULL after a message. */
 char *run_command(const struct arguments *a);

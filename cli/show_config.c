@@ -1,5 +1,4 @@
 /* neap train --show-config: the settings of a run, as a file that --config reads. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,26 +63,27 @@ static neap_status put_setting(FILE *file, const struct verb *verb, const neap_s
   return NEAP_OK;
 }
 
-static neap_status put_settings(FILE *file, const struct verb *verb, const struct arguments *a,
+static neap_status put_settings(FILE *file, const struct verb *verb, const struct arguments *a, int processes,
                                 bool *bad_text) {
   neap_setting setting;
   neap_train_options options = a->options;
   neap_status status = NEAP_OK;
   if (options.session.threads == 0)
-    options.session.threads = omp_get_num_procs(); /* the bits depend on them */
+    options.session.threads = usual_threads(processes); /* the bits depend on them */
   if (options.resume != NULL && options.out == options.resume) options.out = NULL; /* which it is by itself */
   fprintf(file, "# neap train --config FILE\n");
   for (int32_t i = 0; status == NEAP_OK && neap_setting_at(i, &setting); i++)
     if (setting.verbs & NEAP_VERB_TRAIN) status = put_setting(file, verb, &setting, &options, bad_text);
+  fprintf(file, "processes: %d  # number of processes on this machine\n", processes > 1 ? processes : 1);
   return status;
 }
 
-int show_config(const struct verb *verb, const struct arguments *a) {
+int show_config(const struct verb *verb, const struct arguments *a, int processes) {
   char *text = NULL;
   size_t length = 0;
   bool bad_text = false;
   FILE *file = open_memstream(&text, &length);
-  neap_status status = file != NULL ? put_settings(file, verb, a, &bad_text) : no_memory();
+  neap_status status = file != NULL ? put_settings(file, verb, a, processes, &bad_text) : no_memory();
   if (file != NULL && fclose(file) != 0) status = no_memory();
   int result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
   if (result == EXIT_DONE && bad_text)

@@ -172,7 +172,7 @@ static int run(const struct verb *verb, struct arguments *a, const struct settin
   struct launched launched = {.asked = settings->processes};
   int result = complete_run(verb, a);
   if (result != EXIT_DONE) return result;
-  if (settings->show_config) return show_config(verb, a);
+  if (settings->show_config) return show_config(verb, a, (int)settings->processes);
   if (!launch_processes(verb, a, &launched, &result)) return result;
   result = run_process(verb, a, &launched);
   leave_processes(&launched);

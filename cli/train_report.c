@@ -128,8 +128,8 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   print_weights(f, s, progress);
   if (strcmp(progress->combination, "none") != 0) fprintf(f, "techniques    %s\n", progress->combination);
   if (progress->stages != NULL)
-    fprintf(f, "pipeline      of %d ranks, blocks of each stage from the last: %s\n", (int)session->pipeline,
-            progress->stages);
+    fprintf(f, "pipeline      of %d ranks; blocks of each stage, from the last to the first: %s\n",
+            (int)session->pipeline, progress->stages);
   const bool images = strcmp(progress->records, "images") == 0;
   fprintf(f, "arithmetic    %s, stored in %s%s%s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),
@@ -144,7 +144,8 @@ static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
 
 static void print_memory(const struct train_report *r, const neap_memory *m) {
   FILE *f = r->file;
-  fprintf(f, "\nmemory, planned by %s before the first step (graph: %s)\n", m->planner, m->variant);
+  fprintf(f, "\nmemory%s, planned by %s before the first step (graph: %s)\n",
+          r->arguments->options.session.collective != NULL ? " of rank 0" : "", m->planner, m->variant);
   print_part(f, "parameters", m->parameters, m->planned_peak);
   print_part(f, "optimizer states, running statistics", m->states, m->planned_peak);
   print_part(f, "inputs", m->inputs, m->planned_peak);

@@ -307,7 +307,8 @@ static neap_status set_plan(struct neap_session *s) {
       most = kept - program->lowered->step->resident_bytes;
     if (s->plan == NULL || program->plan->arena_bytes > s->plan->arena_bytes) s->plan = program->plan;
   }
-  RETURN_IF(s->plan == NULL, NEAP_UNSUPPORTED, "pipeline: rank %d has nothing to run; give fewer stages",
+  RETURN_IF(s->plan == NULL, NEAP_UNSUPPORTED,
+            "--pipeline %d: the model has no block for rank %d; give fewer ranks", s->options.pipeline,
             own_rank(s));
   s->keep_all = s->main->step->resident_bytes + most;
   return NEAP_OK;

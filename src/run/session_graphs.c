@@ -72,7 +72,7 @@ static neap_status check_share(const struct neap_session_options *o) {
   RETURN_IF(
       ranks <= 1 && o->shard == NEAP_SHARD_ALL, NEAP_INVALID_ARGUMENT,
       "--shard all: a single process cannot share weights; give --processes N, or start several by mpirun");
-  RETURN_IF(ranks > 1 && o->budget == NEAP_BUDGET_AVAILABLE, NEAP_UNSUPPORTED,
+  RETURN_IF(ranks > 1 && o->budget == NEAP_BUDGET_AVAILABLE, NEAP_INVALID_ARGUMENT,
             "--budget available: each of %d processes would take all free memory; give bytes for a process",
             ranks);
   return NEAP_OK;
@@ -85,14 +85,14 @@ static neap_status check_pipeline(const struct neap_session_options *o) {
   RETURN_IF(ranks < o->pipeline || ranks % o->pipeline != 0, NEAP_INVALID_ARGUMENT,
             "--pipeline %d: it needs as many processes, or a multiple of them (got %d); give --processes %d",
             o->pipeline, ranks, o->pipeline);
-  RETURN_IF(o->shard == NEAP_SHARD_ALL, NEAP_UNSUPPORTED,
-            "--pipeline: its ranks have whole weights; leave out --shard all");
-  RETURN_IF(o->sparse_density != 0 || o->ema != 0, NEAP_UNSUPPORTED,
-            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
-            o->ema != 0 ? "an average of the weights (--ema)" : "a sparse model (--sparse)");
-  RETURN_IF(o->base_on_disk == NEAP_DISK_ALWAYS || o->plan_file != NULL, NEAP_UNSUPPORTED,
-            "--pipeline: %s is not possible there; leave it out, or leave out --pipeline",
-            o->plan_file != NULL ? "a plan file (--plan)" : "--base-on-disk always");
+  const char *other = o->shard == NEAP_SHARD_ALL            ? "--shard all"
+                      : o->ema != 0                         ? "--ema"
+                      : o->sparse_density != 0              ? "--sparse"
+                      : o->plan_file != NULL                ? "--plan"
+                      : o->base_on_disk == NEAP_DISK_ALWAYS ? "--base-on-disk always"
+                                                            : NULL;
+  RETURN_IF(other != NULL, NEAP_INVALID_ARGUMENT,
+            "--pipeline: a pipeline does not take %s; leave one of the two out", other);
   return NEAP_OK;
 }
 

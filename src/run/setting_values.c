@@ -192,11 +192,13 @@ static neap_status read_scale(const neap_setting *s, const char *text, struct sc
 }
 
 static neap_status read_bytes(const neap_setting *s, const char *text, uint64_t *field) {
-  uint64_t bytes;
-  double fraction;
-  TRY(read_budget(s, text, &bytes, &fraction));
-  RETURN_IF(fraction > 0 || bytes == NEAP_BUDGET_MIN || bytes >= NEAP_BUDGET_AVAILABLE, NEAP_INVALID_ARGUMENT,
-            "%s %s: a number of bytes is needed", s->name, text);
+  uint64_t bytes = 0;
+  double fraction = 0;
+  const neap_status status = neap_budget_parse(text, &bytes, &fraction);
+  if (status != NEAP_OK && status != NEAP_INVALID_ARGUMENT) return status;
+  RETURN_IF(status != NEAP_OK || fraction > 0 || bytes == NEAP_BUDGET_MIN || bytes >= NEAP_BUDGET_AVAILABLE,
+            NEAP_INVALID_ARGUMENT,
+            "%s %s: a number of bytes above 0 is needed, such as 96MiB, 0.5GB or 100663296", s->name, text);
   *field = bytes;
   return NEAP_OK;
 }

@@ -91,15 +91,18 @@ static neap_status settle_micro_batch(struct training *t) {
   const int64_t ranks = training_ranks(t);
   const bool divided = !is_pipeline(&t->own.session) || t->options->micro_batch == 0;
   RETURN_IF(divided && t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
-            "a batch of %lld cannot be divided among %lld processes", (long long)t->batch, (long long)ranks);
+            "--batch %lld: it does not divide among %lld processes; give a multiple of %lld",
+            (long long)t->batch, (long long)ranks, (long long)ranks);
   t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch / ranks;
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
-            "micro-batches of %lld do not make up a batch of %lld", (long long)t->micro, (long long)t->batch);
+            "--micro-batch %lld: it does not divide the batch of %lld; give a divisor", (long long)t->micro,
+            (long long)t->batch);
   RETURN_IF(t->batch / t->micro % training_batch_ranks(t) != 0, NEAP_INVALID_ARGUMENT,
-            "%lld micro-batches (a batch of %lld, --micro-batch %lld) cannot be divided among %d %s",
-            (long long)(t->batch / t->micro), (long long)t->batch, (long long)t->micro,
+            "--micro-batch %lld: a batch of %lld has %lld of them, which do not divide among %d %s; give "
+            "another one",
+            (long long)t->micro, (long long)t->batch, (long long)(t->batch / t->micro),
             (int)training_batch_ranks(t), is_pipeline(&t->own.session) ? "pipelines" : "processes");
   if (t->micro == t->batch) return NEAP_OK;
   neap_graph_free(t->graph);

@@ -45,6 +45,8 @@ for options in "" "--optimizer adam --beta1 0 --schedule step --step-factor 0" "
   expect 0 "$neap" train --config whole.yaml --json
   same "$(field weights_sha256)" "$weights" "weights with '$options' by the whole set"
 done
+expect 0 "$neap" train --config run.yaml --processes 2 --show-config
+grep -q '^processes: 2 ' out || fail "the number of processes is not among the settings: $(cat out)"
 name=$'a "b" \\ \t \x7f \xc2\x85 \xf0\x9f\x98\x80'
 expect 0 "$neap" train --config run.yaml --metrics "$name" --show-config
 cp out whole.yaml

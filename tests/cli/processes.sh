@@ -104,7 +104,7 @@ while read -r words options; do
 done <<'END'
 --budget_and_--total-budget:_give_one_of_them --processes 2 --budget 20MB
 --process-budget_and_--total-budget:_give_one_of_them --process-budget 80MB
-a_number_of_bytes_is_needed --total-budget 50%
+a_number_of_bytes_above_0_is_needed --total-budget 50%
 END
 expect 2 "$neap" plan "${step[@]}" --processes 2 --total-budget 40MB --budget 20MB
 says "--total-budget and --budget: give one of them"
@@ -113,6 +113,13 @@ says "give --budget, that of a rank"
 expect 2 "$neap" plan --model wrn-10-1 --batch 16 --profile --total-budget 40MB
 says "--total-budget 40MB has no effect"
 
+expect 2 "$neap" plan "${step[@]}" --processes 2 --bandwidth 0
+says "--bandwidth 0: a number of bytes above 0 is needed"
+for other in "--shard all" "--ema 0.9" "--sparse 0.5" "--base-on-disk always"; do
+  read -ra given_too <<<"$other"
+  expect 2 "${run[@]}" --steps 2 --processes 2 --pipeline 2 "${given_too[@]}"
+  says "--pipeline: a pipeline does not take $other"
+done
 divided=("$neap" train --model wrn-10-1 --data synthetic:images=250 --batch 16 --steps 1 --evaluate off)
 expect 0 "${divided[@]}" --processes 2 --out divided
 half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))

@@ -24,4 +24,4 @@ sed '/^memory, planned/q' out | grep -q '^techniques    bf16' || fail "the techn
 expect 3 "${train[@]}" --steps 1 --allow micro,bf16 --planner evict --budget 1KiB
 says "micro=1+bf16 needs the least memory"
 expect 2 "${train[@]}" --steps 1 --micro-batch 3
-says "micro-batches of 3"
+says "--micro-batch 3: it does not divide the batch of"

@@ -34,14 +34,13 @@ OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
 
 @dataclasses.dataclass
 class Planned:
-    """A compiled graph, and the bytes that it holds while others run."""
+    """A compiled graph, and bytes: of all shapes for which it was compiled, the most."""
 
-    memory: Memory
-    plan: planner.Plan
-    step: planner.Step
-    inputs: frozenset[
-        str
-    ]  # names in the traced program; the same graph compiled again (other shapes, eval) has the same names
+    memory: Memory  # of the latest shape
+    # Names in the traced program; the same graph compiled again (other shapes, eval) has the same names.
+    inputs: frozenset[str]
+    resident_bytes: int
+    arena_bytes: int
     saved_bytes: int  # of values between its forward and its backward pass
     gradient_bytes: int
 
@@ -61,15 +60,19 @@ class Session:
         self.graphs: list[Planned] = []
 
     def add(self, planned: Planned) -> None:
+        for former in self.graphs:
+            if former.inputs == planned.inputs:
+                for kind in ("resident_bytes", "arena_bytes", "saved_bytes", "gradient_bytes"):
+                    setattr(planned, kind, max(getattr(planned, kind), getattr(former, kind)))
         self.graphs = [g for g in self.graphs if g.inputs != planned.inputs] + [planned]
 
-    def budget_for(self, step: planner.Step, inputs: frozenset[str]) -> int | str:
+    def budget_for(self, inputs: frozenset[str]) -> int | str:
         """Returns the rest of the budget for one more graph; a share, "min" and "max" apply to each graph. Raises OverBudget."""
         size, fraction = parse_budget(self.budget)
         reserved = int(self.options.get("optimizer_bytes", 0))
         if fraction is not None or self.budget in ("min", "max"):
             return self.budget
-        others = sum(g.memory.resident_bytes + g.saved_bytes for g in self.graphs if g.inputs != inputs)
+        others = sum(g.resident_bytes + g.saved_bytes for g in self.graphs if g.inputs != inputs)
         left = size - reserved - others
         if left <= 0:
             raise planner.OverBudget(
@@ -362,7 +365,7 @@ def _partition(
         _changeable(graph, parameters) if parameters is not None else set(),
     )  # fmt: skip
     step = assembly.step
-    budget = session.budget_for(step, inputs)
+    budget = session.budget_for(inputs)
     chosen = session.options.get("planner", "auto"), session.options.get("seconds", 0.0)
     try:
         plan = cached_plan(step, budget, *chosen)
@@ -394,7 +397,9 @@ def _partition(
         why="the training loop allocates outside the plan; each tensor of the graph is dropped after its last read",
     )  # fmt: skip
     held = {v.tensor: graph.storage_of(v.tensor).bytes for v in gradients if isinstance(v, View)}
-    session.add(Planned(memory, plan, step, inputs, _saved_bytes(fw, count), sum(held.values())))
+    session.add(
+        Planned(memory, inputs, plan.resident_bytes, plan.arena_bytes, _saved_bytes(fw, count), sum(held.values()))
+    )
     _tell_together(session, size)
     return fw, bw
 
@@ -404,9 +409,9 @@ def _tell_together(session: Session, size: int | None) -> None:
     graphs = session.graphs
     if len(graphs) < 2 or session.budget in ("min", "max") or size is None:
         return
-    resident = sum(g.memory.resident_bytes for g in graphs) + int(session.options.get("optimizer_bytes", 0))
+    resident = sum(g.resident_bytes for g in graphs) + int(session.options.get("optimizer_bytes", 0))
     most = max(
-        resident + g.memory.arena_bytes + sum(e.saved_bytes for e in graphs[:i]) + sum(e.gradient_bytes for e in graphs[i + 1 :])
+        resident + g.arena_bytes + sum(e.saved_bytes for e in graphs[:i]) + sum(e.gradient_bytes for e in graphs[i + 1 :])
         for i, g in enumerate(graphs)
     )  # fmt: skip
     if most > size:
@@ -458,7 +463,7 @@ def neap_backend(
 
 def _by_shape(gm: GraphModule, session: Session, inputs: frozenset[str]) -> Callable[..., Any]:
     """Returns a function for a graph with symbolic shapes (dynamic=True), which compiles it for each new shape: a plan needs bytes,
-    and PyTorch's symbolic graphs do not give eager's bits at all lengths. The latest plan counts against the budget."""
+    and PyTorch's symbolic graphs do not give eager's bits at all lengths. The largest plan counts against the budget."""
     known: collections.OrderedDict[Any, Callable[..., Any]] = collections.OrderedDict()
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     # Fractions come as tensors, whose value the graph reads: the graph of a shape has the number.

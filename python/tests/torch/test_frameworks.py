@@ -13,6 +13,7 @@ import quick  # noqa: F401  (for the processes that are started here, too)
 import torch
 
 import neap.torch
+from neap.torch import backend
 
 
 def free_port() -> int:
@@ -137,18 +138,33 @@ def test_budget_of_the_backend_that_cannot_be_met():
         torch.compile(loss_fn, backend="neap", options={"bugdet": 1000}, dynamic=False)(model, *batch)
 
 
+class Breaks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.a(x))
+        if x.sum().item() > 1e9:
+            x = x * 2
+        return self.b(x)
+
+
+def test_of_all_shapes_the_largest_counts_against_the_budget():
+    def left(*sizes: int) -> list[int]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        run = torch.compile(Breaks(), backend="neap", options={"budget": "64MiB"}, dynamic=True)
+        for size in sizes:
+            run(torch.randn(size, 16)).sum().backward()
+        session = backend._last
+        return sorted(session.budget_for(g.inputs) for g in session.graphs)
+
+    large, small = left(4096), left(64)
+    assert left(4096, 64) == large and large[0] < small[0]
+
+
 def test_graph_break_runs_that_part_eagerly():
-    class Breaks(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)
-
-        def forward(self, x):
-            x = torch.relu(self.a(x))
-            if x.sum().item() > 1e9:
-                x = x * 2
-            return self.b(x)
-
     torch.manual_seed(0)
     case = (Breaks(), cases.classify, (torch.randn(8, 16), torch.randint(4, (8,))))
     losses, state = helpers.eager(case, helpers.sgd)

@@ -5,6 +5,7 @@
 #include "base/memory_status.h"
 #include "kernel/lower_part.h"
 #include "kernel/lower_step.h"
+#include "plan/memory_bound.h"
 #include "plan/planners.h"
 #include "run/choose.h"
 #include "run/pipeline_pieces.h"
@@ -71,14 +72,17 @@ static neap_status lower_whole(struct neap_session *s, const struct neap_graph *
 
 /* ---- The schedule ---- */
 
-static neap_status schedule_together(struct neap_session *s, const struct neap_graph *graph,
-                                     uint64_t budget) {
+static neap_status schedule_together(struct neap_session *s, const struct neap_graph *graph, uint64_t budget,
+                                     uint64_t *lower) {
   struct pipeline *p = s->pipeline;
   const struct neap_collective *c = s->options.collective;
   pipeline_schedule_free(&p->schedule);
+  *lower = 0;
   const neap_status status =
-      c->rank == 0 ? pipeline_schedule_choose(graph, &s->options, &p->chain, budget, &p->schedule) : NEAP_OK;
+      c->rank == 0 ? pipeline_schedule_choose(graph, &s->options, &p->chain, budget, &p->schedule, lower)
+                   : NEAP_OK;
   TRY(collective_share_status(c, status));
+  TRY(collective_broadcast(c, 0, lower, sizeof *lower));
   return pipeline_schedule_hand(c, s->options.pipeline, &p->schedule);
 }
 
@@ -226,6 +230,7 @@ static void forget_pieces(struct neap_session *s) {
     lowered_free(p->programs[i].lowered);
   }
   p->programs = NULL;
+  region_free(&p->region);
   lowered_free(s->main);
   s->main = NULL;
   s->plan = NULL;
@@ -352,32 +357,113 @@ static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
   return o->process_budget > rest ? o->process_budget - rest : 1;
 }
 
-/* Divides the step by a schedule and plans; fails alike on all ranks. */
+/* Divides the step by the schedule for a budget and plans within another; fails alike on all ranks. */
 static neap_status attempt(struct neap_session *s, const struct neap_graph *graph, uint64_t schedule,
-                           uint64_t budget, uint64_t *need) {
+                           uint64_t budget, uint64_t *need, uint64_t *lower) {
   forget_pieces(s);
-  TRY(schedule_together(s, graph, schedule));
+  TRY(schedule_together(s, graph, schedule, lower));
   neap_status status = cut_all(s);
   *need = 0;
   if (status == NEAP_OK) status = plan_within(s, budget, need);
   return collective_share_status(s->options.collective, status);
 }
 
-/* Takes the least that is found, or fails with the most of it that a rank needs. */
+/* A schedule, by a budget for which it is made, and bytes below which no plan of its pieces gets. */
+struct rated {
+  uint64_t budget, bound;
+};
+
+static neap_status bound_pieces(const struct neap_session *s, uint64_t *bound) {
+  const struct pipeline *p = s->pipeline;
+  uint64_t arena = 0;
+  for (int32_t i = 0; i < p->pieces.count; i++) {
+    uint64_t bytes;
+    if (!is_own(s, i)) continue;
+    const struct neap_step *step = p->programs[i].lowered->step;
+    TRY(plan_memory_bound(step, &bytes));
+    if (bytes - step->resident_bytes > arena) arena = bytes - step->resident_bytes;
+  }
+  *bound = s->main->step->resident_bytes + arena;
+  return NEAP_OK;
+}
+
+/* Lists the schedules of all budgets, from the largest; those are left out in which a rank has nothing to
+ * run. The caller frees the list, after a failure too. */
+static neap_status list_schedules(struct neap_session *s, const struct neap_graph *graph, struct rated **list,
+                                  int32_t *count) {
+  uint64_t lower = NEAP_BUDGET_MAX;
+  int32_t room = 0;
+  while (lower > 0) {
+    struct rated own = {.budget = lower};
+    forget_pieces(s);
+    TRY(schedule_together(s, graph, own.budget, &lower));
+    neap_status status = cut_all(s);
+    if (status == NEAP_OK) status = bound_pieces(s, &own.bound);
+    if (*count == room && status == NEAP_OK) {
+      struct rated *more = realloc(*list, (size_t)(room = 2 * room + 16) * sizeof *more);
+      if (more == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
+      if (more != NULL) *list = more;
+    }
+    status = collective_share_status(s->options.collective, status);
+    if (status == NEAP_UNSUPPORTED) continue;
+    TRY(status);
+    TRY(ranks_most(s->options.collective, &own.bound));
+    int32_t at = (*count)++;
+    for (; at > 0 && (*list)[at - 1].bound > own.bound; at--) (*list)[at] = (*list)[at - 1];
+    (*list)[at] = own;
+  }
+  return NEAP_OK;
+}
+
+/* What the schedule takes of which the rank with the most needs the least. */
+struct least {
+  uint64_t budget; /* for which it is made */
+  uint64_t bytes;  /* of the rank with the most */
+  uint64_t own;    /* of this rank */
+  bool planned;    /* the session has its plans */
+};
+
+/* Finds it: a piece's own plan may need less than the schedule foresees, so that all that may be it are
+ * planned. Every rank gets the same. */
+static neap_status find_least(struct neap_session *s, const struct neap_graph *graph,
+                              const struct rated *list, int32_t count, struct least *least) {
+  *least = (struct least){.bytes = UINT64_MAX};
+  for (int32_t i = 0; i < count && list[i].bound < least->bytes; i++) {
+    uint64_t own, lower;
+    TRY(attempt(s, graph, list[i].budget, NEAP_BUDGET_MIN, &own, &lower));
+    uint64_t most = own;
+    TRY(ranks_most(s->options.collective, &most));
+    least->planned = most < least->bytes;
+    if (least->planned) *least = (struct least){list[i].budget, most, own, true};
+  }
+  RETURN_IF(least->bytes == UINT64_MAX, NEAP_UNSUPPORTED,
+            "--pipeline %d: each schedule leaves a rank without a block; give fewer ranks",
+            s->options.pipeline);
+  return NEAP_OK;
+}
+
+/* Takes the schedule of the least bytes, or fails with the most of them that a rank needs. */
 static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
   const uint64_t rest =
       s->options.process_budget > s->budget ? s->options.process_budget - s->budget + PROCESS_RUN_MARGIN : 0;
-  uint64_t need;
-  TRY(attempt(s, graph, NEAP_BUDGET_MIN, NEAP_BUDGET_MIN, &need));
-  neap_status status = NEAP_OK;
-  if (need > s->budget)
-    status = neap_fail(NEAP_OVER_BUDGET,
-                       "a budget of %llu bytes is too small for a rank of the pipeline; it needs %llu",
-                       (unsigned long long)s->budget, (unsigned long long)need);
-  TRY(ranks_most(c, &need));
-  if (smallest != NULL) *smallest = need + rest;
-  return collective_share_status(c, status);
+  struct rated *list = NULL;
+  struct least least;
+  int32_t count = 0;
+  neap_status status = list_schedules(s, graph, &list, &count);
+  if (status == NEAP_OK) status = find_least(s, graph, list, count, &least);
+  free(list);
+  TRY(status);
+  if (s->budget == NEAP_BUDGET_MIN && least.planned) return NEAP_OK;
+  if (least.own > s->budget && s->budget != NEAP_BUDGET_MIN)
+    status =
+        neap_fail(NEAP_OVER_BUDGET,
+                  "a budget of %llu bytes is too small for a rank of the pipeline; one of them needs %llu",
+                  (unsigned long long)s->budget, (unsigned long long)least.bytes);
+  if (smallest != NULL) *smallest = least.bytes + rest;
+  TRY(collective_share_status(c, status));
+  uint64_t need, lower;
+  return attempt(s, graph, least.budget, s->budget, &need, &lower);
 }
 
 /* Gives the arena that all pieces fit in: of plans that are within the budget the largest. */
@@ -403,7 +489,7 @@ static neap_status describe_stages(struct pipeline *p) {
 neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
                           uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
-  uint64_t need = 0;
+  uint64_t need, lower;
   s->pipeline = calloc(1, sizeof *s->pipeline);
   RETURN_IF_NULL(s->pipeline);
   struct pipeline *p = s->pipeline;
@@ -414,8 +500,8 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
   TRY(collective_share_status(c, status));
   s->budget = budget_of(s, reserve);
-  status = attempt(s, graph, s->budget, s->budget, &need);
-  if (status == NEAP_OVER_BUDGET) status = attempt(s, graph, NEAP_BUDGET_MIN, s->budget, &need);
+  const bool is_min = s->budget == NEAP_BUDGET_MIN;
+  status = is_min ? NEAP_OVER_BUDGET : attempt(s, graph, s->budget, s->budget, &need, &lower);
   if (status == NEAP_OVER_BUDGET) status = try_least(s, graph, smallest);
   TRY(status);
   take_largest(s);

@@ -108,7 +108,7 @@ static neap_status try_way(const neap_step *step, const neap_pipeline_options *o
 
 /* Divides a step with its updates, in which each state belongs to a block, by the given way or the best. */
 static neap_status divide(const neap_step *step, const struct chain *chain, const neap_session_options *o,
-                          uint64_t budget, struct pipeline_schedule *out) {
+                          uint64_t budget, struct pipeline_schedule *out, uint64_t *lower) {
   const struct lower_options lowering = lower_options_of(o);
   struct candidate best = {0};
   neap_pipeline_options options = {.way = o->pipeline_way,
@@ -126,6 +126,10 @@ static neap_status divide(const neap_step *step, const struct chain *chain, cons
       status = try_way(step, &options, &best);
   RETURN_IF(status == NEAP_OK && best.made == NULL, NEAP_UNSUPPORTED,
             "pipeline: the step has fewer blocks than %d ranks", o->pipeline);
+  if (status == NEAP_OK) {
+    neap_pipeline_describe(best.made, &best.info);
+    *lower = best.info.fits && best.info.highest_bytes > 1 ? best.info.highest_bytes - 1 : 0;
+  }
   if (status == NEAP_OK) status = pipeline_schedule_copy(pipeline_schedule_of(best.made), out);
   if (status == NEAP_OK) status = move_borders(best.made, chain, out);
   neap_pipeline_free(best.made);
@@ -134,14 +138,14 @@ static neap_status divide(const neap_step *step, const struct chain *chain, cons
 
 neap_status pipeline_schedule_choose(const struct neap_graph *graph, const neap_session_options *options,
                                      const struct chain *chain, uint64_t budget,
-                                     struct pipeline_schedule *out) {
+                                     struct pipeline_schedule *out, uint64_t *lower) {
   neap_session_options whole = *options;
   neap_step *step;
   whole.micro_batches = 1;
   whole.pipeline = 0;
   whole.collective = NULL;
   TRY(neap_step_from_graph(graph, &whole, &step));
-  const neap_status status = divide(step, chain, options, budget, out);
+  const neap_status status = divide(step, chain, options, budget, out, lower);
   neap_step_free(step);
   return status;
 }

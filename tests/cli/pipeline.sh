@@ -88,6 +88,14 @@ END
 expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget 1KB --json
 smallest=$(field smallest_budget_bytes)
 expect 0 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget "$smallest" --json
+expect 0 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget min --json
+same "$(field highest_peak_bytes)" "$smallest" "the peak of the smallest budget"
+lower=($((smallest - 64)) $((smallest * 9 / 10)) $((smallest * 3 / 4)))
+[ -z "${NEAP_QUICK:-}" ] || lower=($((smallest * 3 / 4)))
+for less in "${lower[@]}"; do
+  expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget "$less" --json
+  same "$(field smallest_budget_bytes)" "$smallest" "the smallest budget beside $less"
+done
 
 # An evaluation that needs predictions is refused before the first step.
 { echo a,b,y; for i in $(seq 40); do echo "$i,$((i % 7)),$((i * 2))"; done; } >values.csv

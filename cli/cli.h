@@ -291,7 +291,7 @@ struct techniques {
 /* The techniques that the arguments allow. EXIT_DONE, or another after a message. */
 int techniques_open(const struct verb *verb, const struct arguments *a, struct techniques *techniques);
 
-/* The step with some of them, and their names: "micro=10+f16", or "none". */
+/* Return the step with the techniques in `taken`, and their names: "micro=10+f16", or "none". */
 neap_train_options techniques_source(const struct techniques *techniques, unsigned taken);
 struct name techniques_text(const struct techniques *techniques, unsigned taken);
 

@@ -17,7 +17,7 @@ static neap_status evaluate(const neap_train_options *run, const neap_train_opti
   const neap_status status = neap_evaluate(&options, result);
   if (status != NEAP_OVER_BUDGET || options.session.plan_file != NULL) return status;
   neap_evaluation_free(result);
-  options.session.plan_quick = false; /* a quick look may miss what is just met */
+  options.session.plan_quick = false; /* quick planning may miss a budget that full planning just meets */
   return neap_evaluate(&options, result);
 }
 

@@ -23,8 +23,8 @@ static void remember_signal(int number) {
   errno = before;
 }
 
-/* From the first step on: the first signal asks for a checkpoint, a second one ends the program as usual.
- * Before it there is nothing to save. */
+/* Catches signals from before the first step on, because until then there is nothing to save. The first ends
+ * the run with a checkpoint of the last complete step; the second ends the program. */
 static void catch_signals(void) {
   struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)SA_RESETHAND};
   sigemptyset(&action.sa_mask);
@@ -36,7 +36,8 @@ static void catch_signals(void) {
     sigaction(SIGHUP, &action, NULL); /* else it was started to outlive that */
 }
 
-/* Who reads the progress may go away: the run goes on, and what it still says is lost without a word. */
+/* If the reader of the progress goes away, the run continues, and its further output is discarded silently.
+ */
 static void outlive_readers(void) { signal(SIGPIPE, SIG_IGN); }
 static void forget_lost_output(FILE *file) {
   struct pollfd pipe = {.fd = fileno(file)};

@@ -486,8 +486,10 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   const neap_train_options *s = &r->arguments->options;
   const char *planner = s->session.planner;
   if (result->smallest_budget == 0) {
-    fprintf(stderr, "neap: --planner %s: %s; it accepts %s\n  --planner auto accepts any model\n", planner,
-            neap_error_message(), planner_graphs(planner));
+    fprintf(stderr, "neap: %s\n", neap_error_message());
+    if (strcmp(planner, "auto") != 0)
+      fprintf(stderr, "  --planner %s accepts %s; --planner auto accepts any graph\n", planner,
+              planner_graphs(planner));
     return EXIT_FAILED;
   }
   static const char *const kinds[] = {"process-budget", "total-budget", "budget"};

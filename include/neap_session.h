@@ -130,7 +130,7 @@ typedef struct neap_session_options {
   /* Not 0: keeps an exponential average of each trained parameter, a state NAME.average in the session's
    * memory: after each step average = ema average + (1 - ema) parameter. Before the first step it equals the
    * parameter, also if that was loaded. Evaluations use the averages, and so does a session that only
-   * predicts if its file has them. In [0, 1). NEAP_UNSUPPORTED: parameters are of 16 bits, or sparse. */
+   * predicts if its file has them. In [0, 1). NEAP_UNSUPPORTED: parameters have 16 bits, or are sparse. */
   float ema;
   const neap_parameter_group *groups; /* borrowed until the session is made */
   int group_count;

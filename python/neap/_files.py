@@ -15,13 +15,20 @@ Path_ = str | os.PathLike[str]
 LARGEST_SIZE = 2**63 - 1
 
 
+def kind_of(value: Any) -> str:
+    """Returns a value that came from JSON, as a message shows it: numbers and words as they are, else its type."""
+    return str(value) if type(value) in (int, float) else type(value).__name__
+
+
 class Place:
     """A JSON object in a file. Each look-up raises BadFormat if the field is missing or has another type."""
 
     def __init__(self, file: str, value: Any, path: str = "") -> None:
         self.file, self.value, self.path = file, value, path
         if not isinstance(value, dict):
-            raise BadFormat(f"{file}: {f'field {path!r}: ' if path else ''}must be {'an' if path else 'a JSON'} object")
+            raise BadFormat(
+                f"{file}: {f'field {path!r}: ' if path else ''}must be {'an' if path else 'a JSON'} object (got {kind_of(value)})"
+            )
 
     def bad(self, field: str, message: str) -> BadFormat:
         return BadFormat(f"{self.file}: field '{self.path}{'.' if self.path and field else ''}{field}': {message}")
@@ -35,25 +42,25 @@ class Place:
     def string(self, field: str) -> str:
         value = self.need(field)
         if not isinstance(value, str):
-            raise self.bad(field, "must be a string")
+            raise self.bad(field, f"must be a string (got {kind_of(value)})")
         return value
 
     def size(self, field: str) -> int:
         value = self.need(field)
         if type(value) is not int or not 0 <= value <= LARGEST_SIZE:
-            raise self.bad(field, "must be an integer of 0 or more")
+            raise self.bad(field, f"must be an integer of 0 or more (got {kind_of(value)})")
         return value
 
     def number(self, field: str) -> float:
         value = self.need(field)
         if type(value) not in (int, float):
-            raise self.bad(field, "must be a number")
+            raise self.bad(field, f"must be a number (got {kind_of(value)})")
         return float(value)
 
     def list(self, field: str) -> list[Any]:
         value = self.need(field)
         if not isinstance(value, list):
-            raise self.bad(field, "must be a list")
+            raise self.bad(field, f"must be a list (got {kind_of(value)})")
         return value
 
     def ids(self, field: str, least: int = 0) -> list[int]:

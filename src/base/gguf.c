@@ -211,7 +211,8 @@ static int by_place(const void *a, const void *b) {
   return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-/* Each lies in the data, which begin at `data_at`, behind the one before it. Offsets become the file's. */
+/* Refuses a tensor that is not aligned, ends past the file, or overlaps another; the data begin at `data_at`.
+ * Then makes offsets those of the file. */
 static neap_status place_tensors(struct gguf *gguf, uint64_t data_at, uint64_t size, uint32_t alignment) {
   const uint64_t data_bytes = data_at < size ? size - data_at : 0;
   uint64_t end = data_at;

@@ -552,8 +552,8 @@ const char *safetensors_metadata(const struct safetensors *tensors, const char *
 neap_status safetensors_need_real(const struct safetensors *tensors, int32_t index) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
   RETURN_IF(!has_type(tensor->dtype, NEEDED_TYPES), NEAP_UNSUPPORTED,
-            "%s: tensor '%s': dtype is %s, expected F32, BF16 or F16", tensors->path, tensor->name,
-            tensor->dtype);
+            "%s: tensor '%s': its type is not supported (got %s); give F32, BF16, F16 or a quantised type",
+            tensors->path, tensor->name, tensor->dtype);
   return NEAP_OK;
 }
 

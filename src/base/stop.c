@@ -5,7 +5,7 @@
 const volatile int *stop_request = NULL;
 
 neap_status stop_check(void) {
-  return stop_is_requested() ? neap_fail(NEAP_INTERRUPTED, "planning was stopped on request") : NEAP_OK;
+  return stop_is_requested() ? neap_fail(NEAP_INTERRUPTED, "stopped on request") : NEAP_OK;
 }
 
 const volatile int *stop_listen(const volatile int *request) {

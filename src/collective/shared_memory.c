@@ -139,7 +139,8 @@ static void relax(void) {
 #endif
 }
 
-/* Returns when the bell was rung after `rung` was read from it, or now and then. */
+/* Waits until the bell is rung after `rung` was read from it: polls `looks` times, then sleeps. It may return
+ * earlier, and does so after SLEEP_SECONDS at the latest. */
 static void wait_for(struct doorbell *bell, unsigned rung, int looks) {
   for (int i = 0; i < looks; i++) {
     if (atomic_load_explicit(&bell->rung, memory_order_acquire) != rung) return;

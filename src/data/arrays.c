@@ -76,7 +76,8 @@ static neap_status check_same(const struct array *a, const struct array *b) {
   bool same = a->rank == b->rank;
   for (int i = 1; i < a->rank && same; i++) same = a->dims[i] == b->dims[i];
   RETURN_IF(!same || a->kind != b->kind, NEAP_BAD_FORMAT,
-            "%s: its records must have the shape and type of those of %s", b->name, a->name);
+            "%s: its records differ in shape or type from those of %s; give arrays of one shape and type",
+            b->name, a->name);
   return NEAP_OK;
 }
 

@@ -40,11 +40,11 @@ struct chat_source {
 
 /* Returns the number of tokens of a conversation that the model sees: all but the last, which nothing
  * follows. */
-static int32_t places_of(const struct conversation *c) { return c->count - 1; }
+static int32_t tokens_seen(const struct conversation *c) { return c->count - 1; }
 
 static int64_t length_of(const struct source *source, enum split split, int64_t record) {
   const struct chat_source *chat = source->context;
-  return places_of(&chat->records[split][record]);
+  return tokens_seen(&chat->records[split][record]);
 }
 
 static neap_status read_record(const struct source *source, enum split split, int64_t record,
@@ -85,7 +85,7 @@ static neap_status read_row(const struct source *source, enum split split, int64
   int64_t at = 0;
   for (int64_t i = p->first[record]; i < p->first[record + 1]; i++) {
     const struct conversation *c = &chat->records[split][p->members[i]];
-    const int32_t count = places_of(c);
+    const int32_t count = tokens_seen(c);
     TRY(read_tokens(chat, c->first, count, tokens != NULL ? tokens + at : NULL));
     TRY(read_tokens(chat, c->first + 1, count, labels != NULL ? labels + at : NULL));
     for (int32_t k = 0; places != NULL && k < count; k++) places[at + k] = k;
@@ -104,7 +104,7 @@ static neap_status pack_part(struct region *region, const struct conversation *r
                              int64_t length, struct packing *packing) {
   int32_t *lengths = malloc((size_t)(count > 0 ? count : 1) * sizeof *lengths);
   RETURN_IF_NULL(lengths);
-  for (int64_t i = 0; i < count; i++) lengths[i] = places_of(&records[i]);
+  for (int64_t i = 0; i < count; i++) lengths[i] = tokens_seen(&records[i]);
   const neap_status status = packing_make(region, count, lengths, length, packing);
   free(lengths);
   return status;

@@ -55,7 +55,7 @@ struct source {
   bool slow;                           /* records take long to read: they are read ahead */
   bool whole_check; /* every record is read before training, so that all damaged ones are named */
   int64_t
-      crop_padding; /* augmentation of images: shift by at most this number of pixels, filled with zeros; */
+      crop_padding; /* augmentation of images: shift by at most this number of pixels, filled with zeros */
   bool flip;        /* mirror half of them */
   double mean[SOURCE_MAX_CHANNELS], deviation[SOURCE_MAX_CHANNELS]; /* of bytes of training images */
   int64_t tokens[SPLITS], bytes[SPLITS]; /* of text: number of tokens and their bytes; 0: not known */

@@ -33,8 +33,8 @@ void workspaces_give(struct workspaces *workspaces, struct workspace *workspace)
 /* Makes room for a file. */
 neap_status workspace_reserve_file(struct workspace *workspace, const char *path, uint64_t bytes);
 
-/* Makes room in all of them for any picture, in records of that size, and touches it, so that the system
- * counts it now. */
+/* Makes room in every workspace for any picture and for its resizing to `height` x `width`. Touches that
+ * memory, so that the system counts it now. */
 neap_status workspaces_reserve(struct workspaces *workspaces, const struct workspace_size *most,
                                int64_t height, int64_t width);
 

@@ -116,7 +116,7 @@ neap_status combinations_until(bool fits, const char *model, const neap_model_op
             "combinations: sparse parameters are allowed, but the density is missing");
   struct search s = {model, shape, *options};
   s.session.sparse_density = 0;
-  TRY(fit_settle_share(model, shape, &s.session));
+  TRY(fit_budget_to_bytes(model, shape, &s.session));
   *count = 0;
   for (int i = 0; i < NEAP_COMBINATIONS; i++) {
     if ((needs(combinations[i]) & ~allowed) != 0) continue;

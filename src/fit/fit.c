@@ -3,12 +3,12 @@
 #include "base/status.h"
 #include "run/choose.h"
 
-neap_status fit_settle_share(const char *model, const neap_model_options *shape,
-                             neap_session_options *session) {
+neap_status fit_budget_to_bytes(const char *model, const neap_model_options *shape,
+                                neap_session_options *session) {
   neap_graph *graph;
   if (session->budget_fraction <= 0) return NEAP_OK;
   TRY(neap_model_build(model, shape, &graph));
-  const neap_status status = settle_share(graph, session);
+  const neap_status status = budget_share_to_bytes(graph, session);
   neap_graph_free(graph);
   return status;
 }
@@ -18,7 +18,8 @@ bool fit_with_direct_convolutions(const neap_graph *graph, const neap_session_op
   bool fits = false;
   if (asked->convolution == NEAP_CONV_DIRECT || asked->plan_file != NULL) return false;
   session.convolution = NEAP_CONV_DIRECT;
-  for (int quick = 1; quick >= 0 && !fits; quick--) { /* a quick look may miss what is just met */
+  for (int quick = 1; quick >= 0 && !fits;
+       quick--) { /* quick planning may miss a budget that full planning just meets */
     neap_step *step = NULL;
     neap_plan *plan = NULL;
     session.plan_quick = quick;

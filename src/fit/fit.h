@@ -4,9 +4,9 @@
 
 #include "neap.h"
 
-/* settle_share() of the model's graph at a shape. */
-neap_status fit_settle_share(const char *model, const neap_model_options *shape,
-                             neap_session_options *session);
+/* budget_share_to_bytes() of the model's graph at a shape. */
+neap_status fit_budget_to_bytes(const char *model, const neap_model_options *shape,
+                                neap_session_options *session);
 
 /* Whether a graph's step meets the budget where every convolution is a direct one; false where they are
  * already, and with a saved plan. */

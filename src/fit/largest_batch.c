@@ -76,7 +76,7 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT,
             "largest batch: the first batch must be 1 or more (got %lld)", (long long)shape->batch);
   neap_session_options settled = *session;
-  TRY(fit_settle_share(model, shape, &settled));
+  TRY(fit_budget_to_bytes(model, shape, &settled));
   const struct batch_search search = {.model = model, .shape = *shape, .session = &settled};
   struct probe probe;
   TRY(look_at(&search, shape->batch, &probe));
@@ -116,14 +116,15 @@ neap_status neap_largest_micro_batch(const char *model, const neap_model_options
   RETURN_IF(batch < 1, NEAP_INVALID_ARGUMENT, "micro-batches must have 1 record or more (got %lld)",
             (long long)batch);
   neap_session_options parts = *session;
-  TRY(fit_settle_share(model, shape, &parts));
+  TRY(fit_budget_to_bytes(model, shape, &parts));
   const struct batch_search search = {.model = model, .shape = *shape, .session = &parts};
   const int64_t ranks = session->collective != NULL ? session->collective->size : 1;
   for (int64_t count = 1; count < batch; count++) {
     bool fits = false;
     if (batch % count != 0 || count % ranks != 0) continue;
     parts.micro_batches = (int32_t)count;
-    for (int quick = 1; quick >= 0 && !fits; quick--) /* a quick look may miss what is just met */
+    for (int quick = 1; quick >= 0 && !fits;
+         quick--) /* quick planning may miss a budget that full planning just meets */
       TRY(try_batch(&search, batch / count, quick, &fits));
     *largest = batch / count;
     if (fits) return NEAP_OK;

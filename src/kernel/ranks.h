@@ -4,7 +4,8 @@
  * A sum, and the states of an update, exist once over all ranks: rank r has the r-th share of their elements,
  * in memory order. The sum of an element is the left fold over micro-batches in their order, starting from
  * the owner's value: the bits of one process. Every rank then gathers the updated parameter. Source: ZeRO-1
- * (Rajbhandari et al. 2020), with the order of LightGBM's and XGBoost's small all-reduces. */
+ * (Rajbhandari et al. 2020); ranks add in the order of their numbers, as LightGBM and XGBoost do for small
+ * sums. */
 #ifndef NEAP_KERNEL_RANKS_H
 #define NEAP_KERNEL_RANKS_H
 

@@ -28,9 +28,9 @@ struct layout_limits {
 };
 
 /* Finds offsets for the instances of a simulated schedule. An instance that takes over another's bytes in
- * place gets the same offset. If only that fits, it gets its own: at position `at` the two may overlap only
- * by having equal offsets. Stops as soon as the arena is small enough or equals live_bytes. Searches at most
- * a fixed number of moves, so it is deterministic. */
+ * place gets the same offset. If no place fits both, the output gets bytes of its own: at position `at` the
+ * two may overlap only by having equal offsets. Stops as soon as the arena is small enough or equals
+ * live_bytes. Searches at most a fixed number of moves, so it is deterministic. */
 neap_status layout_instances(const struct instance *instances, int32_t count,
                              const struct layout_limits *limits, struct layout *out);
 

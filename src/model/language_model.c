@@ -285,8 +285,9 @@ static neap_status settle_vocabulary(struct language_model *m) {
   TRY(names_of(m, &token, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &token, &found));
   RETURN_IF(!found || token.rank != 2, NEAP_BAD_FORMAT,
-            "%s: the matrix '%s' is missing, the embedding of a model of the family '%s'", m->path, stored,
-            m->family->model_type);
+            "%s: it has no matrix '%s', which a model of the family '%s' needs as its embedding; give a "
+            "complete model",
+            m->path, stored, m->family->model_type);
   if (m->transformer.vocabulary == 0 || m->config == NULL) m->transformer.vocabulary = token.dims[0];
   return NEAP_OK;
 }
@@ -364,7 +365,8 @@ static int64_t usual_length(const struct language_model *m) {
   return own < USUAL_LENGTH ? own : USUAL_LENGTH;
 }
 
-/* Fails unless images have the size of the model's, as there is an embedding for each of their positions. */
+/* Fails if images have another size than the model's, which has an embedding for each of their positions, or
+ * if options of sequences are given. */
 static neap_status check_image(const struct language_model *m, const neap_model_options *o) {
   const int64_t *own = m->transformer.image;
   RETURN_IF(o->length > 0 || o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,

@@ -20,7 +20,8 @@ static neap_status need(const struct folding *f, int32_t count) {
 
 /* ---- Element by element ---- */
 
-/* An operator of two numbers: of reals and of integers. `truth`: the result is a truth. */
+/* An operator of one or two numbers, for reals and for integers; NULL: not for these. `truth`: its result is
+ * a boolean. */
 struct scalar_row {
   const char *op;
   int32_t inputs;

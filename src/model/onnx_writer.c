@@ -254,7 +254,7 @@ static void move_out(struct onnx_writer *w, Onnx__TensorProto *t, const char *lo
 }
 
 static neap_status write_external(struct onnx_writer *w, const char *path) {
-  enum { SMALL = 1024 }; /* what stays in the file */
+  enum { SMALL = 1024 }; /* bytes; tensors up to this size stay in the model's file */
   uint64_t all = 0, offset = 0;
   for (size_t i = 0; i < w->tensors.count; i++) all += w->tensors.data[i]->raw_data.len;
   if (all <= FILE_LIMIT) return NEAP_OK;

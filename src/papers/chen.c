@@ -237,7 +237,7 @@ static neap_status try_cuts(struct chen *c, bool halving) {
       c->best_peak = score.peak_bytes;
     }
   } else if (status == NEAP_OVER_BUDGET) {
-    status = NEAP_OK; /* these cuts cannot be: others may */
+    status = NEAP_OK; /* these cuts do not fit; others may */
   }
   schedule_free(&schedule);
   vector_free(&e.made);

@@ -106,7 +106,7 @@ neap_status hong_n3_checkpoints(int32_t n, const uint64_t *bytes, const uint64_t
 struct hong {
   const uint64_t *bytes;
   uint64_t *before; /* [n + 1] sums of bytes[0 .. k - 1] */
-  uint64_t *peak;   /* [n] T */
+  uint64_t *peak;   /* [n] T(i), the least peak of layers i .. n - 1 (hong.h) */
   int32_t *next;    /* [n] */
   int32_t *largest; /* [n] layers of the window i .. j whose bytes no layer left of them exceeds */
   int32_t largest_begin, largest_end;

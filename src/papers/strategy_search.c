@@ -64,7 +64,8 @@ static neap_status store_front(struct strategy_search *p, int32_t set) {
   return NEAP_OK;
 }
 
-/* Solves the programme; with `buckets` 1 only finds out whether V is reached. */
+/* Runs the dynamic programme within `limit` bytes. With 1 bucket it only finds out whether a strategy reaches
+ * V, the set of all nodes. */
 static neap_status solve(struct strategy_search *p, uint64_t limit, bool most, int32_t buckets) {
   const struct lower_sets *sets = p->sets;
   p->most = most;

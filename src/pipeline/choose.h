@@ -4,10 +4,10 @@
 
 #include "pipeline/stages.h"
 
-/* Offers what the published ways offer, so that none of them is better; then, with one stage a rank, all
- * borders and choices of recomputation that a bound does not rule out, as far as a limit of work (each in a
- * few orders, from one forward, one backward to all forward first); then several stages a rank, improved
- * border by border; and the schedule of least bytes, which takes one micro-batch after the other. */
+/* Offers, in this order: the schedules of the published ways, so that none of them is better; those that take
+ * the fewest bytes; several stages a rank, improved border by border; then, with one stage a rank, each
+ * choice of borders and recomputation that a bound leaves, up to a limit of work. Each choice is tried in a
+ * few orders, from one forward, one backward to all forward first. */
 neap_status pipeline_choose(const struct pipeline_problem *problem, struct pipeline_best *best);
 
 #endif

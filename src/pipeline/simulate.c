@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Bytes that come to be, or go, at a time. */
+/* Bytes that a rank allocates (above 0) or frees (below 0) at a time. */
 struct event {
   double time;
   int32_t rank;

@@ -304,7 +304,8 @@ static neap_status bound_repeats(struct bounding *b, double *bound) {
 
 static neap_status prepare(struct bounding *b) {
   RETURN_IF((int64_t)b->step->node_count + b->step->tensor_count > INT32_MAX - FLOW_FIRST, NEAP_TOO_LARGE,
-            "cost bound: too many nodes");
+            "cost bound: the step has too many nodes and tensors (got %lld)",
+            (long long)b->step->node_count + b->step->tensor_count);
   const size_t nodes = (size_t)b->step->node_count, tensors = (size_t)b->step->tensor_count;
   b->side = region_alloc(&b->region, nodes, sizeof *b->side);
   b->held = region_alloc(&b->region, tensors, sizeof *b->held);

@@ -304,7 +304,7 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
                                 uint64_t *smallest, neap_plan **plan) {
   NEED(plan);
   RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_plan_make_with: step or options are NULL");
+            "neap_plan_make_with: step or options is NULL");
   struct choice choice = {
       .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,

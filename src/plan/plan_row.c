@@ -219,8 +219,8 @@ static neap_status shrink(const neap_step *step, const struct schedule *schedule
   return NEAP_OK;
 }
 
-/* Makes the planner's least plan, in the smallest arena that fits its schedule or one near it. Halves the gap
- * between the arena and the live bytes. */
+/* Makes the planner's least plan, then looks for a smaller arena for its schedule or one near it. Halves the
+ * gap between the arena and the live bytes, at most SHRINK_TRIES times. */
 static neap_status ask_for_least(const neap_step *step, const struct planner *planner,
                                  const struct planner_options *options, struct neap_plan **out) {
   struct schedule schedule = {0};

@@ -67,7 +67,8 @@ neap_status plan_of_schedule(const neap_step *step, const struct schedule *sched
 
 struct repair {
   const neap_step *step;
-  neap_step padded; /* the same with more workspace where layouts stick out of the capacity */
+  neap_step padded; /* a copy of it, with more workspace at nodes where a layout exceeded the bytes that are
+                       enough */
   const struct demand *demand;
   enum goal goal; /* that was asked for; of a large step less is demanded */
   const struct schedule *start;

@@ -23,7 +23,7 @@ neap_status averages_begin(struct neap_session *s, int32_t index);
 neap_status averages_move(struct neap_session *s);
 
 /* Exchanges parameters and averages, before and after an evaluation. A failure leaves the session torn
- * (run/give_up.h). */
+ * (run/drop_step.h). */
 neap_status averages_swap(struct neap_session *s);
 
 #endif

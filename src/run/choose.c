@@ -237,8 +237,8 @@ static neap_status check_file(const struct choice *c, const char *file, uint64_t
   RETURN_IF(status != NEAP_OK && strcmp(c->plan->graph, graph) != 0, status,
             "%s is a plan for '%s', not for '%s': %s", file, c->plan->graph, graph, neap_error_message());
   RETURN_IF(status != NEAP_OK, status,
-            "%s does not suit this step of '%s', as images, classes, threads or other options differ from "
-            "the plan's: %s",
+            "%s: it does not suit this step of '%s': %s; plan again, or give the options that the plan was "
+            "made with (images, classes, threads)",
             file, graph, neap_error_message());
   for (int32_t i = 0; i < c->plan->instance_count; i++)
     RETURN_IF(c->plan->instances[i].offset % MEMORY_ALIGNMENT != 0, NEAP_INVALID_PLAN,
@@ -454,7 +454,7 @@ neap_status neap_plan_graph(const neap_graph *graph, const neap_session_options 
   NEED(plan);
   struct choice choice;
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_plan_graph: options or graph are NULL");
+            "neap_plan_graph: options or graph is NULL");
   neap_session_options settled = *options;
   TRY(available_memory_settle(&settled, NULL));
   TRY(choose_plan(graph, &settled, NULL, PROCESS_RESERVE, smallest, &choice));

@@ -55,7 +55,7 @@ neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_opti
                                 const neap_plan *plan, neap_exchanges *exchanges) {
   NEED(exchanges);
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_step_exchanges: options or graph are NULL");
+            "neap_step_exchanges: options or graph is NULL");
   struct lowered *main = NULL, *end = NULL;
   const int ranks = options->collective != NULL ? options->collective->size : 1;
   *exchanges = (neap_exchanges){0};

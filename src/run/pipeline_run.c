@@ -495,7 +495,7 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   struct pipeline *p = s->pipeline;
   s->options.base_on_disk = NEAP_DISK_NEVER;
   s->variant = s->options.variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : s->options.variant;
-  neap_status status = settle_share(graph, &s->options); /* of what one process needs */
+  neap_status status = budget_share_to_bytes(graph, &s->options); /* of what one process needs */
   if (status == NEAP_OK) status = lower_whole(s, graph);
   if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
   TRY(collective_share_status(c, status));
@@ -569,8 +569,8 @@ static uint64_t place_of_value(const struct pipeline *p, int32_t value, int32_t 
   return own->place + (uint64_t)own->slot[micro_batch] * own->bytes;
 }
 
-/* Sends up to one message of each pair of ranks, and takes those from the list. Returns NEAP_OK with
- * `*count` 0 when the list is empty. */
+/* Sends at most one message from each rank to each other one, and removes those from the list. Returns
+ * NEAP_OK with `*count` 0 when the list is empty. */
 static neap_status send_round(struct neap_session *s, struct message *list, int32_t *count,
                               const int32_t *micro_batches) {
   const struct pipeline *p = s->pipeline;

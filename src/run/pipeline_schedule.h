@@ -9,7 +9,7 @@
 /* Makes the fastest schedule within a budget of bytes a rank, or the smallest (NEAP_BUDGET_MIN, or where no
  * way fits). Its borders are those of `chain`, the blocks of the step of micro-batches. `*lower`: the largest
  * budget for which another schedule is made, or 0 if this one is the smallest. NEAP_UNSUPPORTED: the step
- * does not divide into so few blocks. Free it with pipeline_schedule_free. */
+ * has too few blocks. Free it with pipeline_schedule_free. */
 neap_status pipeline_schedule_choose(const struct neap_graph *graph, const neap_session_options *options,
                                      const struct chain *chain, uint64_t budget,
                                      struct pipeline_schedule *schedule, uint64_t *lower);

@@ -110,7 +110,7 @@ struct neap_session {
   int32_t parts;             /* micro-batches of the step; 0: as many as the options say */
   enum change changed;       /* by the current step */
   unsigned char *statistics; /* running statistics before the step; NULL: none exist */
-  bool may_tear, torn;       /* run/give_up.h */
+  bool may_tear, torn;       /* run/drop_step.h */
   uint64_t resident_before;  /* of the process, before the memory was mapped */
   uint64_t planning_peak;    /* its highest value until then */
   int32_t variable_count;

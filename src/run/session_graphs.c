@@ -33,7 +33,7 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .momentum = o->momentum,
                             .weight_decay = o->weight_decay,
                             .nesterov = o->nesterov,
-                            .beta1 = fabsf(o->beta1), /* NEAP_ZERO has a sign */
+                            .beta1 = fabsf(o->beta1), /* NEAP_ZERO is -0.0 */
                             .beta2 = fabsf(o->beta2),
                             .epsilon = fabsf(o->epsilon),
                             .clip_value = o->clip_value,
@@ -344,7 +344,7 @@ neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_opt
                                  neap_step **step) {
   NEED(step);
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_step_from_graph: options or graph are NULL");
+            "neap_step_from_graph: options or graph is NULL");
   struct lowered *lowered;
   TRY(lower_training(graph, options, &lowered));
   *step = lowered->step;
@@ -353,7 +353,7 @@ neap_status neap_step_from_graph(const neap_graph *graph, const neap_session_opt
   return NEAP_OK;
 }
 
-neap_status settle_share(const struct neap_graph *graph, struct neap_session_options *options) {
+neap_status budget_share_to_bytes(const struct neap_graph *graph, struct neap_session_options *options) {
   neap_step *step;
   uint64_t everything = 0;
   if (options->budget_fraction <= 0) return NEAP_OK;

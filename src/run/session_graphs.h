@@ -50,7 +50,7 @@ neap_status lower_training(const struct neap_graph *graph, const struct neap_ses
 
 /* Replaces a budget that is a share by its bytes: the share of the need for keeping everything of the graph's
  * step. Leaves other budgets unchanged. */
-neap_status settle_share(const struct neap_graph *graph, struct neap_session_options *options);
+neap_status budget_share_to_bytes(const struct neap_graph *graph, struct neap_session_options *options);
 
 /* Lowers the training step in a given variant, for a session that has `like`: variables keep the formats that
  * they have there. */

@@ -10,7 +10,7 @@
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
 #include "run/choose.h"
-#include "run/give_up.h"
+#include "run/drop_step.h"
 #include "run/pipeline_run.h"
 #include "run/prefetch.h"
 #include "run/session_memory.h"
@@ -361,7 +361,7 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   TRY(s->pipeline != NULL ? pipeline_bind(s) : make_programs(s));
   TRY(list_variables(s));
   TRY(averages_find(s));
-  TRY(give_up_prepare(s));
+  TRY(drop_step_prepare(s));
   return initialise_variables(s);
 }
 
@@ -373,7 +373,7 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
     MOST_ATTEMPTS = 8
   }; /* within a budget for the process; more while each misses by less */
   RETURN_IF(graph == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_session_create: options or graph are NULL");
+            "neap_session_create: options or graph is NULL");
   uint64_t reserve = PROCESS_RESERVE, beyond = UINT64_MAX, before = UINT64_MAX;
   TRY(check_ranks(options));
   for (int i = 0; i < MOST_ATTEMPTS && (i < ATTEMPTS || beyond < before); i++) {
@@ -455,7 +455,7 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
             "the share of a loss must be from 0 to 1 (got %g)", (double)share);
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   const bool parts = s->pipeline != NULL || s->programs[PROGRAM_BEGIN].lowered != NULL;
-  if (s->micro_batch == 0) TRY(give_up_begin(s));
+  if (s->micro_batch == 0) TRY(drop_step_begin(s));
   TRY(s->pipeline != NULL ? take_part(s, share, result) : run_part(s, learning_rate, share, result));
   s->micro_batch += parts ? session_batch_ranks(s) : 0;
   if (parts && s->micro_batch < session_parts(s)) return NEAP_OK;

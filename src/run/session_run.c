@@ -5,7 +5,7 @@
 
 #include "rewrite/rewrite.h"
 #include "run/choose.h"
-#include "run/give_up.h"
+#include "run/drop_step.h"
 
 neap_status lower_evaluation(const struct neap_graph *graph, const struct neap_session_options *options,
                              const struct lowered *training, int64_t outputs, struct lowered **out) {
@@ -123,7 +123,7 @@ neap_status session_run(struct neap_session *s, const struct session_program *gi
   if (context.ranks != NULL) s->batch->active = active_ranks(s, kind, numbers.micro_batch);
   const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
                                       s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
-  if (ran == NEAP_INTERRUPTED) give_up(s);
+  if (ran == NEAP_INTERRUPTED) drop_step(s);
   TRY(ran);
   s->ran = kind;
   if (ranks_idle(&context)) {

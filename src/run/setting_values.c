@@ -300,7 +300,7 @@ static void leave_plain_locale(locale_t plain, locale_t before) {
 
 neap_status neap_setting_read(const neap_setting *setting, const char *text, void *options) {
   RETURN_IF(setting == NULL || text == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_setting_read: setting, text or options are NULL");
+            "neap_setting_read: setting, text or options is NULL");
   locale_t plain, before;
   TRY(enter_plain_locale(&plain, &before));
   const neap_status status = read_field(setting, text, options, (char *)options + setting->offset);

@@ -177,7 +177,7 @@ static neap_status read_bytes(const char *path, unsigned char **bytes, size_t *c
 
 neap_status neap_settings_read_file(const char *path, neap_setting_entry_function *take, void *context) {
   RETURN_IF(path == NULL || take == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_settings_read_file: path or function are NULL");
+            "neap_settings_read_file: path or function is NULL");
   struct reader reader = {.path = path};
   unsigned char *bytes;
   size_t count;

@@ -128,7 +128,8 @@ static void share_out(const struct sparse *sparse, const int64_t *has, int64_t d
 }
 
 neap_status neap_session_rewire(neap_session *s, double share, int64_t *moved) {
-  static const double tolerance = 0.1;             /* of what is dropped */
+  static const double tolerance =
+      0.1; /* deviation from the wanted number, as a share of it, that leaves the threshold unchanged */
   static const uint64_t apart = 0x52657769726531u; /* from what others draw */
   RETURN_IF(s == NULL || s->sparse->layer_count == 0, NEAP_INVALID_ARGUMENT,
             "rewiring: this session has no sparse parameters");

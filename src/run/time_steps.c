@@ -197,7 +197,7 @@ static neap_status time_session(struct timing *t, float rate, int64_t steps, nea
 neap_status neap_session_time_steps(neap_session *session, const neap_speed *speed, float learning_rate,
                                     int64_t steps, neap_step_times **times) {
   RETURN_IF(session == NULL || speed == NULL || times == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_session_time_steps: session, speed or times are NULL");
+            "neap_session_time_steps: session, speed or times is NULL");
   RETURN_IF(steps < 0 || steps > STEP_LIMIT, NEAP_INVALID_ARGUMENT,
             "steps to time: got %lld; the number must be 1 to %d, or 0 for enough steps", (long long)steps,
             STEP_LIMIT);

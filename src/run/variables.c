@@ -353,7 +353,8 @@ static neap_status tell_not_finite(const char *path, const char *name, float val
                    path, name, isnan(value) ? "NaN" : "infinity", (long long)at, (long long)elements);
 }
 
-/* Checks blocks; of a shared variable each process checks its own. */
+/* Fails if a value in the variable's blocks is not finite. Of a shared variable each process checks its own
+ * share. */
 static neap_status need_finite_blocks(const struct neap_session *s, int32_t index, const char *path,
                                       float *values) {
   const struct tensor *t = tensor_of(s, index);

@@ -107,6 +107,7 @@ static neap_status open_index(const char *path, struct weight_files *f) {
   struct stat found;
   RETURN_IF(stat(path, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   json_t *top = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  RETURN_IF(top == NULL && error.line < 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, error.text);
   RETURN_IF(top == NULL, NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", path, error.line, error.text);
   struct index index = {.path = path, .map = json_object_get(top, "weight_map")};
   const char *slash = strrchr(path, '/');
@@ -116,7 +117,9 @@ static neap_status open_index(const char *path, struct weight_files *f) {
     status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   else if (!json_is_object(index.map))
     status = neap_fail(NEAP_BAD_FORMAT,
-                       "%s: has no object 'weight_map'; give an index of safetensors, or a file", path);
+                       "%s: it has no object 'weight_map'; give an index (model.safetensors.index.json), a "
+                       ".safetensors file or a folder",
+                       path);
   if (status == NEAP_OK) status = open_files(f, &index);
   json_decref(top);
   return status;

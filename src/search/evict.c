@@ -445,7 +445,8 @@ static const double cost_exponents[] = {0.5, 1}, byte_exponents[] = {0, 0.5, 1, 
                     distance_exponents[] = {0, 0.5, 1, 2};
 enum { GRID = 32 };
 
-/* Returns a point of the grid. The usually good ones come first: a large step tries only those. */
+/* Returns a point of the grid. The usually good ones come first: a large step tries only those,
+ * unless none of them fits. */
 static struct weights grid_point(int index) {
   static const unsigned char order[GRID] = {26, 22, 21, 25, 10, 6, 5,  9,  30, 18, 29, 17, 27, 23, 14, 2,
                                             0,  1,  3,  4,  7,  8, 11, 12, 13, 15, 16, 19, 20, 24, 28, 31};

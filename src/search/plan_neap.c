@@ -47,7 +47,8 @@ static neap_status plan_exactly(const struct planning *p, struct schedule *out, 
                                               : pebble_cheapest(p->step, p->limit, &work, out, found);
 }
 
-/* Plans in the step's order. `falls_back`: to the way down to the least, if no start fits the limit. */
+/* Plans in the step's order. `falls_back`: if no start fits the limit, starts from a schedule of the way down
+ * to the least (add_rung); otherwise this fails. */
 static neap_status plan_in_order(struct planning *p, bool falls_back, struct outcome *out) {
   *out = (struct outcome){.cost = INFINITY};
   neap_status status = planning_start(p);

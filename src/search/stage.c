@@ -243,7 +243,8 @@ static neap_status list_forward(struct listing *l, ids *list) {
   return NEAP_OK;
 }
 
-/* Makes the lists for the kept values, and an option of them unless they are too long. */
+/* Lists the nodes that run for the kept values, and adds the lists to the stage as an option unless they are
+ * too long. `lean`: values that are made again are dropped after they are read. */
 static neap_status add_kept(struct listing *l, bool lean) {
   const struct stage *s = l->stage;
   const struct step_node *turn = &s->step->nodes[turn_of(s)];

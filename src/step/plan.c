@@ -31,15 +31,17 @@ int64_t plan_count_repeats(int32_t *ids, int32_t length) {
 
 static neap_status check_arrays(const neap_plan_arrays *a) {
   enum { MOST = INT32_MAX - 2 };
-  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_plan_create: the arrays are NULL");
+  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_plan_create: 'arrays' is NULL");
   RETURN_IF(a->length < 0 || a->instance_count < 0, NEAP_INVALID_ARGUMENT,
             "neap_plan_create: got %lld positions and %lld instances; counts must not be negative",
             (long long)a->length, (long long)a->instance_count);
   RETURN_IF(a->length > MOST || a->instance_count > MOST, NEAP_TOO_LARGE,
             "neap_plan_create: got %lld positions and %lld instances; the limit is %d", (long long)a->length,
             (long long)a->instance_count, MOST);
-  RETURN_IF(a->length > 0 && a->schedule == NULL, NEAP_INVALID_ARGUMENT, "schedule is NULL");
-  RETURN_IF(a->instance_count > 0 && a->instances == NULL, NEAP_INVALID_ARGUMENT, "instances is NULL");
+  RETURN_IF(a->length > 0 && a->schedule == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_plan_create: 'schedule' is NULL");
+  RETURN_IF(a->instance_count > 0 && a->instances == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_plan_create: 'instances' is NULL");
   return NEAP_OK;
 }
 

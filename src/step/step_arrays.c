@@ -122,7 +122,7 @@ static neap_status fill_inplace(const neap_step_arrays *arrays, struct region *r
 /* ---- The step ---- */
 
 static neap_status check_arrays(const neap_step_arrays *a) {
-  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_step_create: the arrays are NULL");
+  RETURN_IF(a == NULL, NEAP_INVALID_ARGUMENT, "neap_step_create: 'arrays' is NULL");
   RETURN_IF(a->tensor_count < 0 || a->node_count < 0 || a->step_output_count < 0, NEAP_INVALID_ARGUMENT,
             "neap_step_create: got %d tensors, %d nodes, %d outputs; counts must not be negative",
             a->tensor_count, a->node_count, a->step_output_count);

@@ -116,7 +116,7 @@ static neap_status add_code_points(struct tokenizer *made, const int32_t *codes,
     RETURN_IF(code < 0 || !utf8_is_code_point((uint64_t)code), NEAP_INVALID_ARGUMENT,
               "%d is not a Unicode code point", code);
     RETURN_IF(*bad > 0 && code <= codes[*bad - 1], NEAP_INVALID_ARGUMENT,
-              "code point %d comes after %d; they must rise", code, codes[*bad - 1]);
+              "code point %d comes after %d; code points must rise", code, codes[*bad - 1]);
     TRY(vector_push(&made->characters, (uint32_t)code));
   }
   RETURN_IF(count == 0, NEAP_INVALID_ARGUMENT, "a vocabulary needs at least one character");

@@ -69,7 +69,9 @@ neap_status adapter_config_read(const char *folder, struct adapter_config *confi
   if (stat(path, &found) != 0)
     status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s; give a folder that peft saved", path,
                        strerror(errno));
-  else if ((top = json_load_file(path, JSON_REJECT_DUPLICATES, &error)) == NULL)
+  else if ((top = json_load_file(path, JSON_REJECT_DUPLICATES, &error)) == NULL && error.line < 0)
+    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", path, error.text);
+  else if (top == NULL)
     status = neap_fail(NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", path, error.line, error.text);
   else if (!json_is_object(top))
     status = neap_fail(NEAP_BAD_FORMAT, "%s: is not an object", path);

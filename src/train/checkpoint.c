@@ -198,7 +198,7 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
   TRY_DONE(neap_session_save(session, path));
   TRY_DONE(keep_best(folder, path, session, checkpoint, &region));
   if (!checkpoint->command_placed) TRY_DONE(write_command(folder, checkpoint, &region));
-  TRY_DONE(checkpoint_write_state(folder, settings, checkpoint));
+  TRY_DONE(checkpoint_write_state(folder, settings, checkpoint)); /* from here on it is the current one */
   if (!checkpoint->command_placed && checkpoint->command != NULL) TRY_DONE(place_command(folder, &region));
   checkpoint->command_placed = true;
   remove_others(folder, checkpoint->weights, checkpoint->best.weights);

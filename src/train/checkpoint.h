@@ -24,8 +24,8 @@
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
- * removed. A command is command.json.next until then; where that was not renamed any more its digest tells
- * that it is the one. */
+ * removed. A command is command.json.next until then. If the run ended before it was renamed, command_sha256
+ * says that command.json.next is the right one. */
 #ifndef NEAP_TRAIN_CHECKPOINT_H
 #define NEAP_TRAIN_CHECKPOINT_H
 
@@ -95,9 +95,9 @@ neap_status checkpoint_read_kernels(const char *folder, json_t **kernels);
  * state.json cannot be read. */
 neap_status checkpoint_find_step(const char *folder, int64_t *step);
 
-/* Writes weights and state (the caller sets epoch to test_accuracy, command and kernels; the rest is filled
- * in), then removes older weights. The folder must exist. After a failure the former checkpoint is still
- * complete. */
+/* Writes weights and state, then removes older weights. The caller has filled the fields from `epoch` through
+ * `test_accuracy`, `command` and `kernels`; this function fills the others. The folder must exist. After a
+ * failure the former checkpoint is still complete. */
 neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *session,
                             struct checkpoint *checkpoint);
 

@@ -111,8 +111,7 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   if (source->kind == TASK_TEXTS && shape->head == NEAP_HEAD_USUAL) shape->head = NEAP_HEAD_CLASSES;
   RETURN_IF(source->kind == TASK_TEXTS && shape->head == NEAP_HEAD_TOKENS, NEAP_INVALID_ARGUMENT,
             "model '%s' has no classifier of texts; finetune gives it one, and --output sentence asks for "
-            "the vector "
-            "of a text",
+            "the vector of a text",
             model);
   if (length == 0) TRY(settle_input(name, asked, source, shape));
   shape->regression = has_values(source);

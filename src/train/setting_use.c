@@ -156,7 +156,7 @@ static neap_status check_model(const neap_setting *s, const neap_train_options *
 neap_status neap_setting_check_use(const neap_setting *setting, const neap_train_options *options) {
   bool set;
   RETURN_IF(setting == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_setting_check_use: setting or options are NULL");
+            "neap_setting_check_use: setting or options is NULL");
   TRY(is_set(setting, options, &set));
   if (!set) return NEAP_OK;
   TRY(check_unless(setting, options));

@@ -9,7 +9,7 @@
 #include "base/parallel.h"
 #include "base/stop.h"
 #include "fit/combination.h"
-#include "run/give_up.h"
+#include "run/drop_step.h"
 #include "run/pipeline_run.h"
 #include "run/variables.h"
 #include "train/batches.h"
@@ -205,7 +205,7 @@ static neap_status watch_memory(struct training *t) {
   if (training_ranks(t) == 1) return end_with_checkpoint(t, ending_tell(&ending));
   TRY(save(t));
   return ending.status != NEAP_OK ? ending_tell(&ending)
-                                  : neap_fail(NEAP_OVER_BUDGET, "another process is short of memory");
+                                  : neap_fail(NEAP_OUT_OF_MEMORY, "another process is short of memory");
 }
 
 /* Does once, before step 1, all that comes later. So the first step shows its memory, and a folder that
@@ -415,10 +415,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
   TRY(event_file_open(t->options->tensorboard, t->options->resume != NULL ? t->state.step : -1, &t->region,
                       &t->events));
-  const volatile int *before = stop_listen(t->options->stop);
-  const neap_status ran = run_steps(t, result);
-  stop_listen(before);
-  TRY(ran);
+  TRY(run_steps(t, result));
   return training_share_status(t, training_check_process(t, result));
 }
 
@@ -444,7 +441,9 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
       .accuracy = -1, .test_accuracy = -1, .test_loss = -1, .test_mae = -1, .bits_per_byte = -1};
   t.threads = team_size(options->session.threads);
   struct ending ending; /* the first failure is the one that is told */
+  const volatile int *before = stop_listen(options->stop);
   ending_keep(&ending, run(&t, result));
+  stop_listen(before);
   const neap_status filled = fill_result(&t, ending.status, result), closed = metrics_close(&t.metrics),
                     also_closed = event_file_close(&t.events);
   training_release(&t);

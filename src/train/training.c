@@ -45,7 +45,7 @@ static neap_status settle_budget(struct training *t) {
   session.threads = t->threads;
   session.precision = NEAP_F32;
   session.sparse_density = 0;
-  TRY(settle_share(t->graph, &session));
+  TRY(budget_share_to_bytes(t->graph, &session));
   t->own.session.budget = session.budget;
   t->own.session.budget_fraction = 0;
   return NEAP_OK;

@@ -79,7 +79,8 @@ static neap_status check_options(const neap_translate_options *o) {
             NEAP_INVALID_ARGUMENT,
             "translate: the longest translation must be 0 to 1000 times the source and 0 to 1000000 tokens");
   RETURN_IF(o->session.threads < 0 || o->shape.batch < 0 || o->average < 0, NEAP_INVALID_ARGUMENT,
-            "translate: threads, batch and average must not be negative");
+            "translate: threads, batch and average must not be negative (got %d, %lld and %d)",
+            o->session.threads, (long long)o->shape.batch, (int)o->average);
   RETURN_IF(o->average > 0 && o->weights != NULL, NEAP_INVALID_ARGUMENT,
             "translate: got a mean of %d and the weights %s; give one of them", o->average, o->weights);
   TRY(model_usual(o->model, &usual, &kind));

@@ -286,7 +286,7 @@ static void test_refusals(void **state) {
   assert_int_equal(neap_session_create(graph, &alone, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_int_equal(neap_session_create(graph, &uneven, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "8 micro-batches do not divide among 3 processes"));
-  assert_int_equal(neap_session_create(graph, &greedy, NULL, &s), NEAP_UNSUPPORTED);
+  assert_int_equal(neap_session_create(graph, &greedy, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "each of 3 processes would take all free memory"));
   assert_int_equal(neap_session_create(graph, &lonely, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "--shard all: a single process"));

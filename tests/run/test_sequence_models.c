@@ -54,7 +54,7 @@ static neap_session *open_session(const neap_graph *graph, neap_backend backend,
                                   .precision = t->precision,
                                   .sparse_density = t->density};
   neap_status status = neap_session_create(graph, &options, NULL, &s);
-  if (status == NEAP_OVER_BUDGET) { /* a quick look may miss what is just met */
+  if (status == NEAP_OVER_BUDGET) { /* quick planning may miss a budget that full planning just meets */
     options.plan_quick = false;
     options.budget = NEAP_BUDGET_MIN;
     status = neap_session_create(graph, &options, NULL, &s);

@@ -282,7 +282,7 @@ static void test_bad_arrays(void **state) {
   neap_role roles[5] = {0};
   neap_pass passes[3] = {0};
   const neap_status bad = NEAP_INVALID_ARGUMENT;
-  refused(NULL, bad, "arrays are NULL");
+  refused(NULL, bad, "'arrays' is NULL");
   REFUSED_WITH(arrays.tensor_count, -1, bad, "-1 tensors");
   REFUSED_WITH(arrays.node_count, -1, bad, "-1 nodes");
   REFUSED_WITH(arrays.step_output_count, -1, bad, "-1 outputs");

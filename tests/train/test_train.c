@@ -230,6 +230,27 @@ static void test_initial(void **state) {
 /* ---- Stopping and going on ------------------------------------------------------------------------------
  */
 
+/* A request ends a run that still reads its text, which no step waits for. */
+static void test_stop_while_data_are_read(void **state) {
+  (void)state;
+  const volatile int stop = 1;
+  const char *path = in_folder("text");
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  for (int i = 0; i < 20000; i++) fprintf(file, "line %d of a text\n", i);
+  fclose(file);
+  char data[600];
+  snprintf(data, sizeof data, "text:%s", path);
+  neap_train_options options = {.model = "gpt-1x16x2", .data = data, .steps = 2, .stop = &stop};
+  options.shape.batch = 2;
+  options.session.threads = 1;
+  options.learning_rate = 0.1;
+  neap_train_result result;
+  assert_int_equal(neap_train(&options, &result), NEAP_INTERRUPTED);
+  assert_string_equal(neap_error_message(), "stopped on request");
+  assert_int_equal(remove(path), 0);
+}
+
 static void test_resume_anywhere(void **state) {
   (void)state;
   static char whole[8192], pieces[8192];
@@ -622,6 +643,7 @@ int run_test_train(void) {
       cmocka_unit_test(test_run),
       cmocka_unit_test(test_learns),
       cmocka_unit_test(test_initial),
+      cmocka_unit_test(test_stop_while_data_are_read),
       cmocka_unit_test(test_resume_anywhere),
       cmocka_unit_test(test_resume_other_variant),
       cmocka_unit_test(test_kill),

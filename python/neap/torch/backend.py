@@ -466,7 +466,7 @@ def _by_shape(gm: GraphModule, session: Session, inputs: frozenset[str]) -> Call
     and PyTorch's symbolic graphs do not give eager's bits at all lengths. The largest plan counts against the budget."""
     known: collections.OrderedDict[Any, Callable[..., Any]] = collections.OrderedDict()
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    # Fractions come as tensors, whose value the graph reads: the graph of a shape has the number.
+    # PyTorch passes a float as a tensor, which the graph reads with item(). The graph of a shape has the number itself.
     numbers = [
         (n.name, placeholders.index(n.args[0]))
         for n in gm.graph.nodes

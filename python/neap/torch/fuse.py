@@ -140,7 +140,7 @@ def _shown(made: View, wanted: View) -> Callable[[Any], Any] | None:
         return lambda x: x
     if _is_dense(made) and _is_dense(wanted) and math.prod(made.size) == math.prod(wanted.size):
         return lambda x: aten.reshape.default(x, list(wanted.size))
-    # Each dimension of more than one element is one of the result's dimensions, moved, or a broadcast.
+    # Each dimension of `wanted` with more than one element must be a dimension of `made`, moved, or a broadcast one.
     left = {(s, n): i for i, (n, s) in enumerate(zip(made.size, made.stride, strict=True)) if n != 1}
     if len(left) < sum(n != 1 for n in made.size):
         return None

@@ -115,11 +115,11 @@ def _explained() -> Iterator[None]:
     except torch._subclasses.fake_tensor.DataDependentOutputException as error:
         raise CannotTrace(
             f"{_user_frame(error)}\n  asks for the value of a tensor ({error.func}) while the step is captured. Control flow that depends on data "
-            "cannot be planned: keep it in tensors (torch.where), or compute it before the step and pass it to loss_fn."
+            "cannot be planned; keep it in tensors (torch.where), or compute it before the step and pass it to loss_fn."
         ) from error
     except torch._subclasses.fake_tensor.DynamicOutputShapeException as error:
         raise CannotTrace(
-            f"{_user_frame(error)}\n  makes a tensor whose shape depends on data ({error.func}). Neap plans for fixed shapes: use a mask, or compute it before "
+            f"{_user_frame(error)}\n  makes a tensor whose shape depends on data ({error.func}). Neap plans for fixed shapes; use a mask, or compute it before "
             "the step and pass it to loss_fn."
         ) from error
     except Exception as error:
@@ -381,7 +381,7 @@ def trace_step(
             for name, _ in buffer_places:
                 if now.get(name) is not named[name]:
                     raise TypeError(
-                        f"buffer {name} is replaced by another tensor: change it in place (copy_, mul_, add_)"
+                        f"buffer {name} is replaced by another tensor; change it in place (copy_, mul_, add_)"
                     )
             count = None
             if isinstance(loss, Sum):
@@ -452,7 +452,11 @@ def trace_step(
         + [("state", n) for n, _ in buffers]
         + [("input", f"batch {i}") for i in range(len(inputs))]
     )
-    known = {parameters[i][1].untyped_storage()._cdata for i in trainable if parameters[i][1].device.type != "meta"}
+    known = {
+        parameters[i][1].untyped_storage()._cdata: parameters[i][0]
+        for i in trainable
+        if parameters[i][1].device.type != "meta"
+    }
     for node in module.graph.nodes:
         constant = getattr(module, node.target) if node.op == "get_attr" else None
         if (
@@ -461,8 +465,8 @@ def trace_step(
             and constant.untyped_storage()._cdata in known
         ):
             raise CannotTrace(
-                "a parameter that trains is read outside the capture, so that its gradient would be wrong (a hook, reentrant recomputation, a "
-                "loss_fn that uses another copy of the model): use the model that loss_fn is given"
+                f"parameter {known[constant.untyped_storage()._cdata]}: it is read outside the capture, which would make its gradient wrong (a "
+                "hook, reentrant recomputation, a loss_fn that uses another copy of the model); use the model that loss_fn is given"
             )
     try:
         own = [t for _, t in (*parameters, *buffers)]

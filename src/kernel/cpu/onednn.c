@@ -54,7 +54,8 @@ enum kind { KIND_CONVOLUTION, KIND_MATMUL, KIND_INNER_PRODUCT, KIND_REORDER };
   do {                                                                                                       \
     const dnnl_status_t dnn_status_ = (call);                                                                \
     if (dnn_status_ != dnnl_success)                                                                         \
-      return neap_fail(map_status(dnn_status_), "oneDNN: %s gave status %d", #call, (int)dnn_status_);       \
+      return neap_fail(map_status(dnn_status_), "oneDNN: %s failed with status %d", #call,                   \
+                       (int)dnn_status_);                                                                    \
   } while (0)
 
 static neap_status map_status(dnnl_status_t status) {
@@ -315,7 +316,7 @@ static neap_status make_attributes(bool addend, dnnl_primitive_attr_t *out) {
   }
   if (status != dnnl_success) {
     dnnl_primitive_attr_destroy(attributes);
-    return neap_fail(map_status(status), "oneDNN: attributes gave status %d", (int)status);
+    return neap_fail(map_status(status), "oneDNN: setting the attributes failed with status %d", (int)status);
   }
   *out = attributes;
   return NEAP_OK;

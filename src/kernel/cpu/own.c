@@ -375,7 +375,8 @@ static neap_status prepare_update(struct cpu *cpu, const struct neap_graph *grap
   return NEAP_OK;
 }
 
-/* Returns true for values of sparse parameters: they round by their places in the dense tensors, in parts. */
+/* Returns true if the node updates values of sparse parameters. They are converted to f32 in parts, because
+ * each is rounded by its place in the dense tensor. */
 static bool updates_sparse(const struct neap_graph *graph, const struct node *node,
                            const struct preparation *p) {
   (void)graph, (void)p;

@@ -66,7 +66,7 @@ class Manual:
     def zero_grad(self, set_to_none: bool = True) -> None:
         if self.losses and not self.steps:
             raise CannotTrace(
-                "zero_grad() is called between manual_backward and step(): call it before manual_backward"
+                "zero_grad() is called between manual_backward and step(); call it before manual_backward"
             )
 
     def toggle_model(self, sync_grad: bool = True) -> Any:

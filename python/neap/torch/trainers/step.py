@@ -74,7 +74,7 @@ class BatchesStep(CompiledStep):
             structure, _, _, kind = apart[0]
             if any(other is not kind for *_, other in apart):
                 raise CannotTrace(
-                    "the micro-batches of one step have different keys, types or settings: use batches of one kind"
+                    "the micro-batches of one step have different keys, types or settings; use batches of one kind"
                 )
             leaves = [one for _, one, _, _ in apart]
             _, extras = self._run_alone(structure, leaves, Batches(None, len(leaves)), kind, None)

@@ -1,4 +1,4 @@
-#include "run/give_up.h"
+#include "run/drop_step.h"
 
 #include "run/session_memory.h"
 
@@ -21,7 +21,7 @@ static neap_status copy_statistics(struct neap_session *s, bool back) {
   return NEAP_OK;
 }
 
-neap_status give_up_prepare(struct neap_session *s) {
+neap_status drop_step_prepare(struct neap_session *s) {
   size_t bytes = 0;
   for (size_t i = 0; i < s->main->graph->tensors.count; i++) bytes += statistic_bytes(s, i);
   if (bytes == 0) return NEAP_OK;
@@ -30,12 +30,12 @@ neap_status give_up_prepare(struct neap_session *s) {
   return NEAP_OK;
 }
 
-neap_status give_up_begin(struct neap_session *s) {
+neap_status drop_step_begin(struct neap_session *s) {
   s->changed = CHANGED_NOTHING;
   return copy_statistics(s, false);
 }
 
-void give_up(struct neap_session *s) {
+void drop_step(struct neap_session *s) {
   const bool lost = s->changed == CHANGED_STATISTICS && copy_statistics(s, true) != NEAP_OK;
   s->torn = s->torn || lost || s->changed == CHANGED_VARIABLES;
   s->changed = CHANGED_NOTHING;

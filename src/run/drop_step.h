@@ -1,21 +1,21 @@
-/* Gives up a step between two of its nodes, on request (base/stop.h). Running statistics are restored;
+/* Drops a step between two of its nodes, on request (base/stop.h). Running statistics are restored;
  * parameters and optimizer states are not, as that would need as much memory again. */
-#ifndef NEAP_RUN_GIVE_UP_H
-#define NEAP_RUN_GIVE_UP_H
+#ifndef NEAP_RUN_DROP_STEP_H
+#define NEAP_RUN_DROP_STEP_H
 
 #include "run/session.h"
 
 /* Allocates the backup of a session's running statistics. */
-neap_status give_up_prepare(struct neap_session *session);
+neap_status drop_step_prepare(struct neap_session *session);
 
 /* Backs up the running statistics, before the first program of a step. */
-neap_status give_up_begin(struct neap_session *session);
+neap_status drop_step_begin(struct neap_session *session);
 
 /* Ends a step whose program was interrupted. The session is as before the step; or, if parameters or
  * optimizer states have changed, or statistics cannot be restored, it is torn until weights are loaded. */
-void give_up(struct neap_session *session);
+void drop_step(struct neap_session *session);
 
-/* Allows to give up a step even after parameters have changed, as the caller no longer needs them. */
+/* Allows to drop a step even after parameters have changed, as the caller no longer needs them. */
 static inline void session_may_tear(struct neap_session *session, bool may) { session->may_tear = may; }
 static inline bool session_is_torn(const struct neap_session *session) { return session->torn; }
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/stop.h"
 #include "effort.h"
-#include "run/give_up.h"
+#include "run/drop_step.h"
 #include "session_help.h"
 
 enum { MOST_TRIALS = 120, CLASSES = 10 };
@@ -126,7 +126,7 @@ static void test_torn(void **state) {
   neap_graph_free(graph);
 }
 
-int run_test_give_up(void) {
+int run_test_drop_step(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole_batch), cmocka_unit_test(test_micro_batches),
                                      cmocka_unit_test(test_sums_apart), cmocka_unit_test(test_torn)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,7 +184,7 @@ class Steps:
             cache.close()
         if not self.taken:
             raise CannotTrace(
-                "the optimizer has none of the parameters that take part in the loss: give it some of them"
+                "the optimizer has none of the parameters that take part in the loss; give it some of them"
             )
         owner.heap.note({key: u.cost for key, u in known.items()})
 

@@ -159,9 +159,9 @@ class CompiledStep:
         self, batch: tuple[Any, ...], after: Callable[[int], None] | None = None, named: dict[str, Any] | None = None
     ) -> Any:
         if torch.is_inference_mode_enabled():
-            raise RuntimeError("a training step cannot run in inference mode: leave torch.inference_mode() first")
+            raise RuntimeError("a training step cannot run in inference mode; leave torch.inference_mode() first")
         if not self.running.acquire(blocking=False):
-            raise RuntimeError("this step is already running, in another thread or in a caller: run one at a time")
+            raise RuntimeError("this step is already running, in another thread or in a caller; run one at a time")
         try:
             return self._run_alone(*self._taken_apart(batch, named or {}), after)
         finally:
@@ -231,7 +231,7 @@ class CompiledStep:
             ]
             if len({tuple(r.steps.taken) for r in readies}) > 1:
                 raise CannotTrace(
-                    "micro-batches give gradients to different parameters: use one size for all micro-batches"
+                    "micro-batches give gradients to different parameters; use one size for all micro-batches"
                 )
             if self.arena is None or arena in (0, self.arena.address):
                 return readies
@@ -394,7 +394,7 @@ class CompiledStep:
         for name, t in (*named, *named_buffers):
             if t.device.type == "meta" or isinstance(t, FakeTensor):
                 raise CannotTrace(
-                    f"{name} has no memory (device {t.device}): give the model memory; neap.torch.plan needs none"
+                    f"{name} has no memory (device {t.device}); give the model memory; neap.torch.plan needs none"
                 )
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.buffer_names, self.buffers = [n for n, _ in named_buffers], [b for _, b in named_buffers]
@@ -407,12 +407,12 @@ class CompiledStep:
         now = self._signature()
         if [row[0] for row in before] != [row[0] for row in now]:
             raise ModelChanged(
-                "the model has other parameters or buffers than when the step was compiled: compile the step again. Nothing was changed."
+                "the model has other parameters or buffers than when the step was compiled; compile the step again. Nothing was changed."
             )
         for (name, *old), (_, *new) in zip(before, now, strict=True):
             if old[:3] != new[:3]:
                 raise ModelChanged(
-                    f"{name} was {old[0]}, {old[2]} when the step was compiled and is {new[0]}, {new[2]} now: compile the step again. "
+                    f"{name} was {old[0]}, {old[2]} when the step was compiled and is {new[0]}, {new[2]} now; compile the step again. "
                     "Nothing was changed."
                 )
 
@@ -421,7 +421,7 @@ class CompiledStep:
         for i, (name, p) in enumerate(zip(self.names, self.parameters, strict=True)):
             if (i in steps.taken) != (id(p) in groups and i in steps.with_gradient):
                 raise ModelChanged(
-                    f"{name} was added to the optimizer or removed from it since the step was compiled: compile the step again"
+                    f"{name} was added to the optimizer or removed from it since the step was compiled; compile the step again"
                 )
 
     # ---- Warnings ----
@@ -447,7 +447,7 @@ class CompiledStep:
         if len({p.free() for p in kind.unforeseen}) == 1 and len({p.numbers for p in kind.unforeseen}) > 1:
             warnings.warn(
                 f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a number of the batch has changed that loss_fn compares or computes "
-                "with: give it as a tensor, or only pass it on to PyTorch; then it is an input",
+                "with; give it as a tensor, or only pass it on to PyTorch; then it is an input",
                 stacklevel=8,
             )
             return
@@ -604,7 +604,7 @@ class CompiledStep:
 
     def _last(self) -> Ready:
         if self.last is None:
-            raise RuntimeError("nothing is compiled yet: call the step, or step.prepare(*batch), first")
+            raise RuntimeError("nothing is compiled yet; call the step, or step.prepare(*batch), first")
         return self.last
 
 

@@ -268,7 +268,7 @@ class _Builder:
         if self.own_inputs and isinstance(value, torch.Tensor) and (value.is_conj() or value.is_neg()):
             raise self.refuse(
                 node,
-                f"{node.target} gives a lazy conjugate or negative: make it real with .resolve_conj() or .resolve_neg()",
+                f"{node.target} gives a lazy conjugate or negative; make it real with .resolve_conj() or .resolve_neg()",
             )
 
     def refuse(self, node: Node, why: str) -> CannotTrace:
@@ -283,7 +283,7 @@ class _Builder:
                 return self.view(value, self.places[x])
             if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(
-                    node, "the shape of a tensor depends on data, and a plan needs fixed shapes: use a mask"
+                    node, "the shape of a tensor depends on data, and a plan needs fixed shapes; use a mask"
                 )
             return value
 
@@ -294,18 +294,18 @@ class _Builder:
         several = isinstance(value, (list, tuple))
         results = list(value) if several else [value]
         if node.kwargs.get("generator") is not None:
-            raise self.refuse(node, f"{node.target} draws from a generator of its own: use the default generator")
+            raise self.refuse(node, f"{node.target} draws from a generator of its own; use the default generator")
         for v in results:
             self.check(node, v)
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise self.refuse(
                     node,
-                    f"{node.target} gives a number that depends on data (.item(), nonzero, ...): keep it in a tensor",
+                    f"{node.target} gives a number that depends on data (.item(), nonzero, ...); keep it in a tensor",
                 )
             if isinstance(v, torch.Tensor) and v.layout != torch.strided:
                 raise self.refuse(
                     node,
-                    f"{node.target} gives a {v.layout} tensor: use dense tensors (nn.Embedding(sparse=False), ...)",
+                    f"{node.target} gives a {v.layout} tensor; use dense tensors (nn.Embedding(sparse=False), ...)",
                 )
         # A result that is a view of an operand has the operand's storage. Each other result has a storage of its own: fake
         # tensors do not show reliably whether two results share memory.
@@ -355,7 +355,7 @@ class _Builder:
                 )
             ):
                 raise self.refuse(
-                    node, f"{node.target} makes the memory of its out= tensor larger: give it one of the result's shape"
+                    node, f"{node.target} makes the memory of its out= tensor larger; give it one of the result's shape"
                 )
             old = self.current[storage]
             self.current[storage] = self.tensor(storage, self.tensors[old].version + 1)
@@ -409,7 +409,7 @@ class _Builder:
         if grows:
             raise self.refuse(
                 node,
-                f"{node.target} makes the memory of a tensor larger, which a captured step cannot do: make a new tensor",
+                f"{node.target} makes the memory of a tensor larger, which a captured step cannot do; make a new tensor",
             )
         self.places[node] = place
 

@@ -151,7 +151,7 @@ class _Logits:
 
     def _refused(self, what: str) -> CannotTrace:
         return CannotTrace(
-            f"chunk_head: the logits are used for {what}; only cross entropy can take them in chunks: leave chunk_head out"
+            f"chunk_head: the logits are used for {what}, and only cross entropy takes them in chunks; leave chunk_head out"
         )
 
     @classmethod

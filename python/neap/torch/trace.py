@@ -71,7 +71,7 @@ def plain_named(named: Any) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[
             return len(plain) - 1
         if type(t).__name__ == "DTensor":
             raise CannotTrace(
-                f"{name} is a DTensor, divided among processes; compile_step runs in one process: use the backend of torch.compile"
+                f"{name} is a DTensor, divided among processes, and compile_step runs in one process; use the backend of torch.compile"
             )
         if t.requires_grad and t.is_floating_point() and isinstance(t, nn.Parameter):
             raise CannotTrace(
@@ -239,7 +239,7 @@ class _Watch(torch.overrides.TorchFunctionMode):
             if _same_memory(self.own.get(id(args[0])), args[1]):
                 return None  # it gets the same memory, as weights of 8 bits do
             raise CannotTrace(
-                "loss_fn sets a tensor's .data, which a captured step cannot repeat: change it in place (copy_, mul_), or use the new tensor"
+                "loss_fn sets a tensor's .data, which a captured step cannot repeat; change it in place (copy_, mul_), or use the new tensor"
             )
         return function(*args, **(kwargs or {}))
 
@@ -444,7 +444,7 @@ def trace_step(
     for (name, t), before, now in zip((*parameters, *buffers), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
         if before != now:
             raise CannotTrace(
-                f"{name} has shape {tuple(t.shape)} and gets shape {now[0]} in the forward pass: run the model once on a batch before you compile "
+                f"{name} has shape {tuple(t.shape)} and gets shape {now[0]} in the forward pass; run the model once on a batch before you compile "
                 "the step, so that it has its final shape"
             )
     roles = (
@@ -533,7 +533,7 @@ def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **o
             again = next(changed(after, held(model, loss_fn)), None)
             if again is not None:
                 raise CannotTrace(
-                    f"{again} changes each time loss_fn runs, which a captured step cannot repeat: keep it in a buffer and change that in "
+                    f"{again} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
                     "place, or pass it to loss_fn with the batch"
                 )
         return capture
@@ -598,7 +598,7 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
     devices = {t.device for t in tensors if t.device.type != "meta"}
     if len(devices) > 1:
         raise CannotTrace(
-            f"parameters, buffers and batch must be on one device (got {', '.join(map(str, sorted(devices, key=str)))}): move them"
+            f"parameters, buffers and batch must be on one device (got {', '.join(map(str, sorted(devices, key=str)))}); move them"
         )
     for t in tensors:
         if t.is_nested:
@@ -608,12 +608,12 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
     for name, p in parameters:
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise CannotTrace(
-                f"parameter {name} has a gradient hook, which a compiled step would not call: remove the hook"
+                f"parameter {name} has a gradient hook, which a compiled step would not call; remove the hook"
             )
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
             raise CannotTrace(
-                f"{name} makes sparse gradients, which cannot be planned: use {type(module).__name__}(..., sparse=False)"
+                f"{name} makes sparse gradients, which cannot be planned; use {type(module).__name__}(..., sparse=False)"
             )
         if (
             isinstance(module, (nn.Embedding, nn.EmbeddingBag))
@@ -621,7 +621,7 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
             and module.weight.requires_grad
         ):
             raise CannotTrace(
-                f"{name} has max_norm, which changes its weight in the forward pass: set max_norm=None and limit the norms between steps"
+                f"{name} has max_norm, which changes its weight in the forward pass; set max_norm=None and limit the norms between steps"
             )
         if (
             isinstance(module, nn.modules.batchnorm._NormBase)
@@ -630,5 +630,5 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
             and module.track_running_stats
         ):
             raise CannotTrace(
-                f"{name} has momentum=None, which divides its running mean by the value of a tensor: give it a momentum (0.1)"
+                f"{name} has momentum=None, which divides its running mean by the value of a tensor; give it a momentum (0.1)"
             )

@@ -51,7 +51,7 @@ def _refusal(trainer: Any) -> str | None:
     """Returns the reason why a trainer is not supported, and what to do; None if it is."""
     missing = [name for name in NEEDED if not hasattr(trainer, name)]
     if missing:
-        return f"the trainer has no {missing[0]}: give a transformers.Trainer (transformers 5)"
+        return f"the trainer has no {missing[0]}; give a transformers.Trainer (transformers 5)"
     args, accelerator = trainer.args, trainer.accelerator
     step = inspect.unwrap(type(trainer).training_step)
     is_own = step.__module__.startswith(("transformers.", "trl."))
@@ -59,17 +59,17 @@ def _refusal(trainer: Any) -> str | None:
     backend = 'compile the model with torch.compile(model, backend="neap") in place of attach'
     offload = getattr(trainer, "maybe_activation_offload_context", None)
     rows = [
-        (not is_own, f"{type(trainer).__name__}.training_step is overridden, and Neap replaces it: move its code to compute_loss"),
+        (not is_own, f"{type(trainer).__name__}.training_step is overridden, and Neap replaces it; move its code to compute_loss"),
         (is_own and "compute_loss" not in inspect.getsource(step) and "maybe_activation_offload" not in inspect.getsource(step),
          f"{type(trainer).__name__} does more in training_step than compute a loss: {backend}"),
-        (args.fp16 or getattr(accelerator, "scaler", None) is not None, "fp16 trains with a GradScaler, which skips steps by the values of gradients: use bf16=True"),
-        (getattr(trainer, "is_deepspeed_enabled", False), "DeepSpeed has its own engine and optimizer: use Neap without it"),
+        (args.fp16 or getattr(accelerator, "scaler", None) is not None, "fp16 trains with a GradScaler, which skips steps by the values of gradients; use bf16=True"),
+        (getattr(trainer, "is_deepspeed_enabled", False), "DeepSpeed has its own engine and optimizer; use Neap without it"),
         (getattr(trainer, "is_fsdp_enabled", False), f"FSDP divides parameters among processes: {backend}"),
-        (args.n_gpu > 1, "DataParallel would use several GPUs: make one visible (CUDA_VISIBLE_DEVICES=0)"),
+        (args.n_gpu > 1, "DataParallel would use several GPUs; make one visible (CUDA_VISIBLE_DEVICES=0)"),
         (args.world_size > 1 or parallel not in ("NO", "MULTI_CPU"), f"training is distributed ({parallel}, {args.world_size} processes): {backend}"),
-        (args.torch_compile, "torch_compile=True gives the model to another compiler: leave it out"),
-        (offload is not None and not isinstance(offload, contextlib.nullcontext), "activation_offloading moves tensors that Neap plans: leave it out"),
-        (str(getattr(args.optim, "value", args.optim)).endswith("lomo"), f"optim={args.optim} updates inside the backward pass: use another optimizer"),
+        (args.torch_compile, "torch_compile=True gives the model to another compiler; leave it out"),
+        (offload is not None and not isinstance(offload, contextlib.nullcontext), "activation_offloading moves tensors that Neap plans; leave it out"),
+        (str(getattr(args.optim, "value", args.optim)).endswith("lomo"), f"optim={args.optim} updates inside the backward pass; use another optimizer"),
     ]  # fmt: skip
     return next((text for applies, text in rows if applies), None)
 
@@ -83,7 +83,7 @@ class Attached:
             raise TypeError(f"neap.torch.attach({type(trainer).__name__}): {why}")
         owned = {"micro_batches": "gradient_accumulation_steps", "clip_norm": "max_grad_norm"}
         for name in owned.keys() & options.keys():
-            raise ValueError(f"neap.torch.attach: {name} is unexpected: set {owned[name]} in the trainer's arguments")
+            raise ValueError(f"neap.torch.attach: {name} is unexpected; set {owned[name]} in the trainer's arguments")
         self.trainer, self.budget, self.options = trainer, budget, options
         self.step: BatchesStep | None = None
         self.loss = TrainersLoss(self._compute, self._as_eager)
@@ -111,7 +111,7 @@ class Attached:
     @property
     def memory(self) -> Memory:
         if self.step is None:
-            raise RuntimeError("nothing is compiled yet: call train() first")
+            raise RuntimeError("nothing is compiled yet; call train() first")
         return self.step.memory
 
     def detach(self) -> None:

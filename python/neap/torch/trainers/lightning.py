@@ -58,7 +58,7 @@ class Manual:
 
     def step(self, closure: Any = None) -> None:
         if closure is not None:
-            raise CannotTrace("optimizer.step(closure) is not supported: call manual_backward(loss), then step()")
+            raise CannotTrace("optimizer.step(closure) is not supported; call manual_backward(loss), then step()")
         if len(self.losses) != 1:
             raise CannotTrace(f"optimizer.step() must follow one call of manual_backward (got {len(self.losses)})")
         self.steps += 1
@@ -101,7 +101,7 @@ class LightningBudget(pl.Callback):
     @property
     def memory(self) -> Memory:
         if self.step is None:
-            raise RuntimeError("nothing is compiled yet: call fit() first")
+            raise RuntimeError("nothing is compiled yet; call fit() first")
         return self.step.memory
 
     def largest_batch(
@@ -201,7 +201,7 @@ class LightningBudget(pl.Callback):
 
     def _batch(self, kwargs: Any) -> Any:
         if "batch" not in kwargs:
-            raise CannotTrace("training_step takes a dataloader_iter: let it take a batch")
+            raise CannotTrace("training_step takes a dataloader_iter; let it take a batch")
         return kwargs["batch"]
 
     def _facts(self, batch: Any) -> tuple[bool, bool]:
@@ -335,7 +335,7 @@ class _Counted:
     def step(self, *args: Any) -> None:
         if args:
             raise CannotTrace(
-                "a scheduler's step(metric) in training_step is not supported: call it in on_train_epoch_end"
+                "a scheduler's step(metric) in training_step is not supported; call it in on_train_epoch_end"
             )
         self.steps += 1
 
@@ -393,11 +393,11 @@ def _refusal(trainer: Any, module: Any) -> str | None:
     strategy = type(trainer.strategy).__name__
     rows: list[tuple[Any, Callable[[], str]]] = [
         (strategy != "SingleDeviceStrategy", lambda: f"strategy {strategy} runs several processes or devices: {backend}"),
-        (getattr(trainer.precision_plugin, "scaler", None) is not None, lambda: "16-mixed trains with a GradScaler, which skips steps by the values of gradients: use bf16-mixed"),
-        (len(trainer.optimizers) != 1, lambda: f"the module has {len(trainer.optimizers)} optimizers, and a compiled step has one: call neap.torch.compile_step for each in training_step"),
+        (getattr(trainer.precision_plugin, "scaler", None) is not None, lambda: "16-mixed trains with a GradScaler, which skips steps by the values of gradients; use bf16-mixed"),
+        (len(trainer.optimizers) != 1, lambda: f"the module has {len(trainer.optimizers)} optimizers, and a compiled step has one; call neap.torch.compile_step for each in training_step"),
         (hook, lambda: f"{type(module).__name__}.{hook} is overridden, and a planned step does not call it: {backend}"),
         (callback, lambda: f"{type(callback).__name__} is not supported: {REFUSED_CALLBACKS[type(callback).__name__]}"),
-        (trainer.detect_anomaly if hasattr(trainer, "detect_anomaly") else trainer._detect_anomaly, lambda: "detect_anomaly reads backward passes, which a planned step does not have: leave it out"),
+        (trainer.detect_anomaly if hasattr(trainer, "detect_anomaly") else trainer._detect_anomaly, lambda: "detect_anomaly reads backward passes, which a planned step does not have; leave it out"),
     ]  # fmt: skip
     return next((text() for applies, text in rows if applies), None)
 

@@ -65,9 +65,9 @@ class BatchesStep(CompiledStep):
         """Runs one training step over all batches; returns (loss, extras) of each, as loss_fn returned them. The step trains on the
         sum of losses divided by weight. Raises as compile_step."""
         if torch.is_inference_mode_enabled():
-            raise RuntimeError("a training step cannot run in inference mode: leave torch.inference_mode() first")
+            raise RuntimeError("a training step cannot run in inference mode; leave torch.inference_mode() first")
         if not self.running.acquire(blocking=False):
-            raise RuntimeError("this step is already running, in another thread or in a caller: run one at a time")
+            raise RuntimeError("this step is already running, in another thread or in a caller; run one at a time")
         try:
             self.weight = weight
             apart = [self._taken_apart(batch, named) for batch in batches]
@@ -199,7 +199,7 @@ class Unsteady:
     def __getattr__(self, key: str) -> Any:
         if key in self._names:
             raise CannotTrace(
-                f"the loss reads {self._name}.{key}, which changes from step to step and would become a constant: give it in the batch as a tensor"
+                f"the loss reads {self._name}.{key}, which changes from step to step and would become a constant; give it in the batch as a tensor"
             )
         return getattr(self._inner, key)
 
@@ -254,7 +254,7 @@ class TrainersLoss:
                 return next(outputs)
             except StopIteration:
                 raise CannotTrace(
-                    f"{type(module).__name__} is called after the loss is known and numbers are read, where Neap cannot run it: call it before"
+                    f"{type(module).__name__} is called after the loss is known and numbers are read, where Neap cannot run it; call it before"
                 ) from None
 
         with torch.no_grad(), torch.random.fork_rng(devices=[]), _Calls(serve):

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/vector.h"
-#include "run/pipeline_run.h"
+#include "run/pipeline_prepare.h"
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 

@@ -2,517 +2,15 @@
 
 #include <string.h>
 
-#include "base/memory_status.h"
-#include "kernel/lower_part.h"
-#include "kernel/lower_step.h"
-#include "plan/memory_bound.h"
-#include "plan/planners.h"
-#include "run/choose.h"
-#include "run/pipeline_pieces.h"
-#include "run/pipeline_schedule.h"
+#include "run/pipeline_prepare.h"
 #include "run/session_memory.h"
 #include "run/session_ranks.h"
 #include "run/session_run.h"
-
-/* A value that this rank makes or reads. */
-struct own_value {
-  int32_t value;  /* of pieces.values */
-  int32_t copies; /* micro-batches that have one at the same time */
-  int32_t *slot;  /* by micro-batch: which of the copies is its own */
-  uint64_t bytes; /* of one copy */
-  uint64_t place; /* of the first */
-};
-
-struct pipeline {
-  struct region region;
-  struct lowered *whole[PROGRAM_COUNT]; /* what the pieces are cut from */
-  struct chain chain;
-  struct pipeline_schedule schedule;
-  struct pieces pieces;
-  struct tick *ticks;
-  int32_t tick_count;
-  struct own_value *own;
-  int32_t own_count;
-  int32_t *own_of; /* by value; -1: it is not on this rank */
-  struct part_variable *variables[PROGRAM_COUNT];
-  struct session_program *programs; /* by piece; those of other ranks are empty */
-  struct windows windows;
-  float *shares;             /* by micro-batch */
-  neap_step_result *results; /* by micro-batch */
-  int32_t loss_rank;
-  const char *stages; /* session_stages() */
-};
-
-/* Returns the rank in the pipeline: which of its stages this process has. */
-static int own_rank(const struct neap_session *s) { return s->ranks->collective->rank; }
 
 /* Returns the index in the step of the pipeline's micro-batch: pipelines take them in turns. */
 static int32_t micro_batch_of_step(const struct neap_session *s, int32_t own) {
   return s->batch != NULL ? own * session_batch_ranks(s) + s->batch->collective->rank : own;
 }
-
-/* ---- The whole programs ---- */
-
-static neap_status lower_whole(struct neap_session *s, const struct neap_graph *graph) {
-  struct pipeline *p = s->pipeline;
-  const struct optimizer optimizer = optimizer_of(&s->options);
-  const struct lower_options lowering = lower_options_of(&s->options);
-  struct neap_graph *begin = NULL, *end = NULL;
-  TRY(lower_training(graph, &s->options, &p->whole[PROGRAM_STEP]));
-  const struct lowered *step = p->whole[PROGRAM_STEP];
-  neap_status status = graph_begin_step(step->graph, &optimizer, &begin);
-  if (status == NEAP_OK) status = graph_end_step(step->graph, &optimizer, &end);
-  if (status == NEAP_OK) status = lower(begin, step->backend, &lowering, step, &p->whole[PROGRAM_BEGIN]);
-  if (status == NEAP_OK) status = lower(end, step->backend, &lowering, step, &p->whole[PROGRAM_END]);
-  neap_graph_free(begin);
-  neap_graph_free(end);
-  if (status == NEAP_OK) status = lower_evaluation(graph, &s->options, step, 0, &p->whole[PROGRAM_EVALUATE]);
-  return status;
-}
-
-/* ---- The schedule ---- */
-
-static neap_status schedule_together(struct neap_session *s, const struct neap_graph *graph, uint64_t budget,
-                                     uint64_t *lower) {
-  struct pipeline *p = s->pipeline;
-  const struct neap_collective *c = s->options.collective;
-  pipeline_schedule_free(&p->schedule);
-  *lower = 0;
-  const neap_status status =
-      c->rank == 0 ? pipeline_schedule_choose(graph, &s->options, &p->chain, budget, &p->schedule, lower)
-                   : NEAP_OK;
-  TRY(collective_share_status(c, status));
-  TRY(collective_broadcast(c, 0, lower, sizeof *lower));
-  return pipeline_schedule_hand(c, s->options.pipeline, &p->schedule);
-}
-
-/* ---- Copies of values ---- */
-
-/* Half ticks: 2 t while the tasks of tick t run, 2 t + 1 while values are sent behind them. */
-struct life {
-  int32_t birth, death;
-};
-
-/* Returns when a value is on this rank for a micro-batch; death < birth: never. */
-static struct life life_of(const struct neap_session *s, const struct piece_value *value, int32_t micro) {
-  const struct pipeline *p = s->pipeline;
-  const int own = own_rank(s);
-  struct life life = {value->maker < 0 ? -1 : INT32_MAX, -2};
-  bool sent = false;
-  for (int32_t t = 0; t < p->tick_count; t++)
-    for (int32_t r = 0; r < p->schedule.ranks; r++) {
-      const struct pipeline_task task = p->ticks[t].tasks[r];
-      if (task.part < 0 || task.micro_batch != micro) continue;
-      if (task.part == value->maker) life.birth = r == own ? 2 * t : 2 * t + 1;
-      sent = sent || (value->readers[task.part] && r != own);
-      if (value->readers[task.part] && r == own) life.death = 2 * t;
-    }
-  const bool makes = value->maker >= 0 && p->pieces.pieces[value->maker].rank == own;
-  if (makes && sent && life.death < life.birth + 1) life.death = life.birth + 1;
-  return life;
-}
-
-/* Gives each micro-batch one of as few copies as are live at the same time. */
-static neap_status set_slots(struct neap_session *s, struct own_value *own) {
-  struct pipeline *p = s->pipeline;
-  const int32_t micro_batches = p->schedule.micro_batches;
-  const struct piece_value *value = &p->pieces.values[own->value];
-  int32_t *until = region_alloc(&p->region, (size_t)micro_batches, sizeof *until);
-  own->slot = region_alloc(&p->region, (size_t)micro_batches, sizeof *own->slot);
-  own->copies = 1;
-  RETURN_IF(!until || !own->slot, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-  if (value->program != PROGRAM_STEP) return NEAP_OK;
-  for (int32_t i = 0; i < micro_batches; i++) until[i] = -3;
-  for (int32_t m = 0; m < micro_batches; m++) {
-    const struct life life = life_of(s, value, m);
-    int32_t slot = 0;
-    while (until[slot] >= life.birth) slot++; /* births rise with micro-batches */
-    until[slot] = life.death > life.birth ? life.death : life.birth;
-    own->slot[m] = slot;
-    if (slot >= own->copies) own->copies = slot + 1;
-  }
-  return NEAP_OK;
-}
-
-static bool is_on_rank(const struct pieces *pieces, const struct piece_value *value, int rank) {
-  bool on = value->maker >= 0 && pieces->pieces[value->maker].rank == rank;
-  for (int32_t i = 0; i < pieces->count; i++)
-    on = on || (value->readers[i] && pieces->pieces[i].rank == rank);
-  return on;
-}
-
-static uint64_t bytes_of_value(const struct pipeline *p, const struct piece_value *value) {
-  const struct lowered *whole = p->whole[value->program];
-  return memory_round_up(
-      share_bytes(whole->backend, &whole->graph->tensors.data[value->tensor], whole->formats[value->tensor]));
-}
-
-static neap_status list_own_values(struct neap_session *s) {
-  struct pipeline *p = s->pipeline;
-  const size_t count = (size_t)p->pieces.value_count;
-  p->own = region_alloc(&p->region, count + 1, sizeof *p->own);
-  p->own_of = region_alloc(&p->region, count + 1, sizeof *p->own_of);
-  RETURN_IF(!p->own || !p->own_of, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-  p->own_count = 0;
-  for (int32_t i = 0; i < p->pieces.value_count; i++) {
-    p->own_of[i] = -1;
-    if (!is_on_rank(&p->pieces, &p->pieces.values[i], own_rank(s))) continue;
-    struct own_value *own = &p->own[p->own_count];
-    *own = (struct own_value){.value = i, .bytes = bytes_of_value(p, &p->pieces.values[i])};
-    TRY(set_slots(s, own));
-    p->own_of[i] = p->own_count++;
-  }
-  return NEAP_OK;
-}
-
-/* ---- Cutting ---- */
-
-/* Notes where the variables of a program are. */
-static neap_status find_variables(struct neap_session *s, enum program_kind kind) {
-  struct pipeline *p = s->pipeline;
-  const struct neap_graph *graph = p->whole[kind]->graph;
-  struct part_variable *list = region_alloc(&p->region, graph->tensors.count + 1, sizeof *list);
-  RETURN_IF_NULL(list);
-  p->variables[kind] = list;
-  for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
-    const int32_t of = pipeline_variable(&p->pieces, kind, t);
-    list[t] =
-        of < 0 ? (struct part_variable){-1, false}
-               : (struct part_variable){p->pieces.owner[of], (p->pieces.present[of] >> own_rank(s) & 1) == 0};
-  }
-  return NEAP_OK;
-}
-
-/* Cuts a piece; -1: the residents of the step alone. */
-static neap_status cut_piece(struct neap_session *s, enum program_kind kind, int32_t piece,
-                             struct lowered **out) {
-  struct pipeline *p = s->pipeline;
-  struct region region = {0};
-  struct part_value *values = region_alloc(&region, (size_t)p->own_count + 1, sizeof *values);
-  RETURN_IF_NULL(values);
-  for (int32_t i = 0; i < p->own_count; i++) {
-    const struct piece_value *value = &p->pieces.values[p->own[i].value];
-    const struct lowered *whole = p->whole[value->program];
-    values[i] = (struct part_value){.name = region_format(&region, "pipeline.%d", i),
-                                    .tensor = whole->graph->tensors.data[value->tensor],
-                                    .format = whole->formats[value->tensor],
-                                    .copies = p->own[i].copies,
-                                    .id = piece >= 0 && value->program == kind ? value->tensor : -1,
-                                    .stored = piece >= 0 && value->maker == piece};
-    if (values[i].name == NULL) {
-      region_free(&region);
-      return neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-    }
-  }
-  const struct part_request request = {.nodes = piece >= 0 ? p->pieces.pieces[piece].nodes : NULL,
-                                       .values = values,
-                                       .value_count = p->own_count,
-                                       .variables = p->variables[kind]};
-  const neap_status status = lowered_part(p->whole[kind], &request, out);
-  region_free(&region);
-  return status;
-}
-
-static bool is_own(const struct neap_session *s, int32_t piece) {
-  return s->pipeline->pieces.pieces[piece].rank == own_rank(s);
-}
-
-static enum program_kind kind_of_piece(const struct pipeline *p, int32_t piece) {
-  for (int kind = 0; kind < PROGRAM_COUNT; kind++)
-    if (piece >= p->pieces.begin[kind] && piece < p->pieces.end[kind]) return (enum program_kind)kind;
-  return PROGRAM_STEP;
-}
-
-static void forget_pieces(struct neap_session *s) {
-  struct pipeline *p = s->pipeline;
-  for (int32_t i = 0; p->programs != NULL && i < p->pieces.count; i++) {
-    neap_plan_free(p->programs[i].plan);
-    lowered_free(p->programs[i].lowered);
-  }
-  p->programs = NULL;
-  region_free(&p->region);
-  lowered_free(s->main);
-  s->main = NULL;
-  s->plan = NULL;
-  pipeline_pieces_free(&p->pieces);
-}
-
-static neap_status cut_all(struct neap_session *s) {
-  struct pipeline *p = s->pipeline;
-  TRY(pipeline_pieces_make((const struct lowered *const *)p->whole, &p->chain, &p->schedule, &p->pieces));
-  TRY(ticks_make(&p->schedule, &p->region, &p->ticks, &p->tick_count));
-  TRY(list_own_values(s));
-  for (int kind = 0; kind < PROGRAM_COUNT; kind++)
-    if (p->whole[kind] != NULL) TRY(find_variables(s, (enum program_kind)kind));
-  p->programs = region_alloc(&p->region, (size_t)p->pieces.count, sizeof *p->programs);
-  RETURN_IF_NULL(p->programs);
-  TRY(cut_piece(s, PROGRAM_STEP, -1, &s->main));
-  for (int32_t i = 0; i < p->pieces.count; i++)
-    if (is_own(s, i)) TRY(cut_piece(s, kind_of_piece(p, i), i, &p->programs[i].lowered));
-  return NEAP_OK;
-}
-
-/* ---- Planning ---- */
-
-/* Plans a piece within bytes for its arena; NEAP_BUDGET_MAX or NEAP_BUDGET_MIN: as it is. Raises `*least` to
- * what its arena needs at least if that is more. */
-static neap_status plan_piece(const struct neap_session *s, struct session_program *program, uint64_t arena,
-                              uint64_t *least) {
-  const neap_session_options *o = &s->options;
-  const neap_plan_options how = {.planner = o->planner,
-                                 .quick = o->plan_quick,
-                                 .seconds = o->plan_seconds,
-                                 .progress = o->plan_progress,
-                                 .context = o->plan_context,
-                                 .stop = o->plan_stop};
-  const struct neap_step *step = program->lowered->step;
-  const bool open = arena == NEAP_BUDGET_MAX || arena == NEAP_BUDGET_MIN;
-  uint64_t smallest = 0;
-  struct neap_plan *plan = NULL;
-  const neap_status status =
-      neap_plan_make_with(step, open ? arena : step->resident_bytes + arena, &how, &smallest, &plan);
-  if (status == NEAP_OVER_BUDGET && program->plan != NULL && program->plan->arena_bytes <= arena)
-    return NEAP_OK; /* the search for the least found more */
-  if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
-  neap_plan_free(program->plan);
-  program->plan = plan;
-  const uint64_t needs = plan != NULL   ? plan->arena_bytes
-                         : smallest > 0 ? smallest - step->resident_bytes
-                                        : 0;
-  if (needs > *least) *least = needs;
-  if (status != NEAP_OK) return status;
-  struct neap_check_result result;
-  return neap_plan_check(step, plan, &result);
-}
-
-/* Plans the pieces of some programs; all are tried, so that `*least` holds for all. */
-static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t arena, uint64_t *least) {
-  struct pipeline *p = s->pipeline;
-  neap_status status = NEAP_OK;
-  for (int32_t i = 0; i < p->pieces.count; i++) {
-    if (!is_own(s, i) || (kind_of_piece(p, i) == PROGRAM_STEP) != of_step) continue;
-    const neap_status made = plan_piece(s, &p->programs[i], arena, least);
-    if (made != NEAP_OK && made != NEAP_OVER_BUDGET) return made;
-    if (made != NEAP_OK) status = made;
-  }
-  return status;
-}
-
-/* Sets the session's plan, the one with the largest arena of the step's, and what keeping everything takes.
- */
-static neap_status set_plan(struct neap_session *s) {
-  struct pipeline *p = s->pipeline;
-  uint64_t most = 0;
-  for (int32_t i = 0; i < p->pieces.end[PROGRAM_STEP]; i++) {
-    const struct session_program *program = &p->programs[i];
-    uint64_t kept;
-    if (program->plan == NULL) continue;
-    TRY(neap_step_keep_all_bytes(program->lowered->step, &kept));
-    if (kept - program->lowered->step->resident_bytes > most)
-      most = kept - program->lowered->step->resident_bytes;
-    if (s->plan == NULL || program->plan->arena_bytes > s->plan->arena_bytes) s->plan = program->plan;
-  }
-  RETURN_IF(s->plan == NULL, NEAP_UNSUPPORTED,
-            "--pipeline %d: the model has no block for rank %d; give fewer ranks", s->options.pipeline,
-            own_rank(s));
-  s->keep_all = s->main->step->resident_bytes + most;
-  return NEAP_OK;
-}
-
-/* Plans what is not the step inside its arena or, if that is too small, in what it needs, at most `most`. */
-static neap_status plan_others(struct neap_session *s, uint64_t most, uint64_t *least) {
-  const neap_status status = plan_pieces(s, false, s->plan->arena_bytes, least);
-  return status == NEAP_OVER_BUDGET && *least <= most ? plan_pieces(s, false, *least, least) : status;
-}
-
-/* Plans all pieces within `budget`, which the session's residents are part of. `*need`: the bytes that it
- * takes at least, as far as is known. */
-static neap_status plan_within(struct neap_session *s, uint64_t budget, uint64_t *need) {
-  const uint64_t resident = s->main->step->resident_bytes;
-  const bool open = budget == NEAP_BUDGET_MAX || budget == NEAP_BUDGET_MIN;
-  uint64_t least = 0;
-  *need = resident;
-  RETURN_IF(!open && budget <= resident, NEAP_OVER_BUDGET, "%llu bytes are always there",
-            (unsigned long long)resident);
-  neap_status status = plan_pieces(s, true, open ? budget : budget - resident, &least);
-  if (status == NEAP_OK) status = set_plan(s);
-  if (status == NEAP_OK) status = plan_others(s, open ? UINT64_MAX : budget - resident, &least);
-  if (status == NEAP_OK && budget == NEAP_BUDGET_MIN) {
-    s->plan = NULL; /* those of other pieces than the largest may use all of the arena */
-    status = plan_pieces(s, true, least, &least);
-    if (status == NEAP_OK) status = set_plan(s);
-  }
-  *need = resident + least;
-  return status;
-}
-
-/* Returns the budget of the session; for one of the process, without what that takes besides. */
-static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
-  const neap_session_options *o = &s->options;
-  if (o->process_budget == 0) return o->budget;
-  memory_status_trim();
-  const uint64_t nodes = (uint64_t)s->pipeline->whole[PROGRAM_STEP]->graph->nodes.count,
-                 rest = memory_status_read().resident_bytes + reserve +
-                        process_growth(nodes, NEAP_DISK_NEVER) + PROCESS_RUN_MARGIN;
-  return o->process_budget > rest ? o->process_budget - rest : 1;
-}
-
-/* Divides the step by the schedule for a budget and plans within another; fails alike on all ranks. */
-static neap_status attempt(struct neap_session *s, const struct neap_graph *graph, uint64_t schedule,
-                           uint64_t budget, uint64_t *need, uint64_t *lower) {
-  forget_pieces(s);
-  TRY(schedule_together(s, graph, schedule, lower));
-  neap_status status = cut_all(s);
-  *need = 0;
-  if (status == NEAP_OK) status = plan_within(s, budget, need);
-  return collective_share_status(s->options.collective, status);
-}
-
-/* A schedule, by a budget for which it is made, and bytes below which no plan of its pieces gets. */
-struct rated {
-  uint64_t budget, bound;
-};
-
-static neap_status bound_pieces(const struct neap_session *s, uint64_t *bound) {
-  const struct pipeline *p = s->pipeline;
-  uint64_t arena = 0;
-  for (int32_t i = 0; i < p->pieces.count; i++) {
-    uint64_t bytes;
-    if (!is_own(s, i)) continue;
-    const struct neap_step *step = p->programs[i].lowered->step;
-    TRY(plan_memory_bound(step, &bytes));
-    if (bytes - step->resident_bytes > arena) arena = bytes - step->resident_bytes;
-  }
-  *bound = s->main->step->resident_bytes + arena;
-  return NEAP_OK;
-}
-
-/* Lists the schedules of all budgets, from the largest; those are left out in which a rank has nothing to
- * run. The caller frees the list, after a failure too. */
-static neap_status list_schedules(struct neap_session *s, const struct neap_graph *graph, struct rated **list,
-                                  int32_t *count) {
-  uint64_t lower = NEAP_BUDGET_MAX;
-  int32_t room = 0;
-  while (lower > 0) {
-    struct rated own = {.budget = lower};
-    forget_pieces(s);
-    TRY(schedule_together(s, graph, own.budget, &lower));
-    neap_status status = cut_all(s);
-    if (status == NEAP_OK) status = bound_pieces(s, &own.bound);
-    if (*count == room && status == NEAP_OK) {
-      struct rated *more = realloc(*list, (size_t)(room = 2 * room + 16) * sizeof *more);
-      if (more == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-      if (more != NULL) *list = more;
-    }
-    status = collective_share_status(s->options.collective, status);
-    if (status == NEAP_UNSUPPORTED) continue;
-    TRY(status);
-    TRY(ranks_most(s->options.collective, &own.bound));
-    int32_t at = (*count)++;
-    for (; at > 0 && (*list)[at - 1].bound > own.bound; at--) (*list)[at] = (*list)[at - 1];
-    (*list)[at] = own;
-  }
-  return NEAP_OK;
-}
-
-/* What the schedule takes of which the rank with the most needs the least. */
-struct least {
-  uint64_t budget; /* for which it is made */
-  uint64_t bytes;  /* of the rank with the most */
-  uint64_t own;    /* of this rank */
-  bool planned;    /* the session has its plans */
-};
-
-/* Finds it: a piece's own plan may need less than the schedule foresees, so that all that may be it are
- * planned. Every rank gets the same. */
-static neap_status find_least(struct neap_session *s, const struct neap_graph *graph,
-                              const struct rated *list, int32_t count, struct least *least) {
-  *least = (struct least){.bytes = UINT64_MAX};
-  for (int32_t i = 0; i < count && list[i].bound < least->bytes; i++) {
-    uint64_t own, lower;
-    TRY(attempt(s, graph, list[i].budget, NEAP_BUDGET_MIN, &own, &lower));
-    uint64_t most = own;
-    TRY(ranks_most(s->options.collective, &most));
-    least->planned = most < least->bytes;
-    if (least->planned) *least = (struct least){list[i].budget, most, own, true};
-  }
-  RETURN_IF(least->bytes == UINT64_MAX, NEAP_UNSUPPORTED,
-            "--pipeline %d: each schedule leaves a rank without a block; give fewer ranks",
-            s->options.pipeline);
-  return NEAP_OK;
-}
-
-/* Takes the schedule of the least bytes, or fails with the most of them that a rank needs. */
-static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
-  const struct neap_collective *c = s->options.collective;
-  const uint64_t rest =
-      s->options.process_budget > s->budget ? s->options.process_budget - s->budget + PROCESS_RUN_MARGIN : 0;
-  struct rated *list = NULL;
-  struct least least;
-  int32_t count = 0;
-  neap_status status = list_schedules(s, graph, &list, &count);
-  if (status == NEAP_OK) status = find_least(s, graph, list, count, &least);
-  free(list);
-  TRY(status);
-  if (s->budget == NEAP_BUDGET_MIN && least.planned) return NEAP_OK;
-  if (least.own > s->budget && s->budget != NEAP_BUDGET_MIN)
-    status =
-        neap_fail(NEAP_OVER_BUDGET,
-                  "a budget of %llu bytes is too small for a rank of the pipeline; one of them needs %llu",
-                  (unsigned long long)s->budget, (unsigned long long)least.bytes);
-  if (smallest != NULL) *smallest = least.bytes + rest;
-  TRY(collective_share_status(c, status));
-  uint64_t need, lower;
-  return attempt(s, graph, least.budget, s->budget, &need, &lower);
-}
-
-/* Gives the arena that all pieces fit in: of plans that are within the budget the largest. */
-static void take_largest(struct neap_session *s) {
-  struct pipeline *p = s->pipeline;
-  for (int32_t i = 0; i < p->pieces.count; i++)
-    if (p->programs[i].plan != NULL && p->programs[i].plan->arena_bytes > s->plan->arena_bytes)
-      s->plan->arena_bytes = p->programs[i].plan->arena_bytes;
-}
-
-static neap_status describe_stages(struct pipeline *p) {
-  p->stages = "";
-  for (int32_t i = 0; i < p->schedule.part_count; i++) {
-    const struct pipeline_part *part = &p->schedule.parts[i];
-    if (part->pass == PIPELINE_FORWARD) continue;
-    p->stages = region_format(&p->region, "%s%s%d%s", p->stages, p->stages[0] != '\0' ? "+" : "",
-                              (int)(part->end - part->begin), part->recompute ? "r" : "");
-    RETURN_IF_NULL(p->stages);
-  }
-  return NEAP_OK;
-}
-
-neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
-                          uint64_t *smallest) {
-  const struct neap_collective *c = s->options.collective;
-  uint64_t need, lower;
-  s->pipeline = calloc(1, sizeof *s->pipeline);
-  RETURN_IF_NULL(s->pipeline);
-  struct pipeline *p = s->pipeline;
-  s->options.base_on_disk = NEAP_DISK_NEVER;
-  s->variant = s->options.variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : s->options.variant;
-  neap_status status = budget_share_to_bytes(graph, &s->options); /* of what one process needs */
-  if (status == NEAP_OK) status = lower_whole(s, graph);
-  if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
-  TRY(collective_share_status(c, status));
-  s->budget = budget_of(s, reserve);
-  const bool is_min = s->budget == NEAP_BUDGET_MIN;
-  status = is_min ? NEAP_OVER_BUDGET : attempt(s, graph, s->budget, s->budget, &need, &lower);
-  if (status == NEAP_OVER_BUDGET) status = try_least(s, graph, smallest);
-  TRY(status);
-  take_largest(s);
-  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = plan_bytes(s->plan);
-  const size_t micro_batches = (size_t)p->schedule.micro_batches;
-  p->shares = region_alloc(&p->region, micro_batches, sizeof *p->shares);
-  p->results = region_alloc(&p->region, micro_batches, sizeof *p->results);
-  RETURN_IF(!p->shares || !p->results, NEAP_OUT_OF_MEMORY, "pipeline: out of memory");
-  return describe_stages(p);
-}
-
 /* ---- Places ---- */
 
 neap_status pipeline_bind(struct neap_session *s) {
@@ -536,19 +34,6 @@ neap_status pipeline_bind(struct neap_session *s) {
       p->loss_rank = p->pieces.pieces[i].rank;
   return NEAP_OK;
 }
-
-void session_pipeline_free(struct neap_session *s) {
-  struct pipeline *p = s->pipeline;
-  if (p == NULL) return;
-  forget_pieces(s);
-  pipeline_schedule_free(&p->schedule);
-  chain_free(&p->chain);
-  for (int kind = PROGRAM_COUNT; kind-- > 0;) lowered_free(p->whole[kind]);
-  region_free(&p->region);
-  free(p);
-  s->pipeline = NULL;
-}
-
 /* ---- Sending ---- */
 
 /* What a rank sends to another: neighbouring values in one piece. */
@@ -575,7 +60,7 @@ static neap_status send_round(struct neap_session *s, struct message *list, int3
                               const int32_t *micro_batches) {
   const struct pipeline *p = s->pipeline;
   struct ranks *ranks = s->ranks;
-  const int32_t size = p->schedule.ranks, own = own_rank(s);
+  const int32_t size = p->schedule.ranks, own = pipeline_own_rank(s);
   unsigned char *base;
   int32_t left = 0;
   memset(ranks->pieces, 0, 2 * (size_t)size * sizeof *ranks->pieces);
@@ -590,7 +75,7 @@ static neap_status send_round(struct neap_session *s, struct message *list, int3
     taken[m.from] |= (uint64_t)1 << m.to;
     if (m.from != own && m.to != own) continue;
     uint64_t bytes = 0;
-    for (int32_t v = m.first; v <= m.last; v++) bytes += bytes_of_value(p, &p->pieces.values[v]);
+    for (int32_t v = m.first; v <= m.last; v++) bytes += pipeline_value_size(p, &p->pieces.values[v]);
     neap_piece *piece = &ranks->pieces[m.from == own ? m.to : size + m.from];
     *piece = (neap_piece){base + place_of_value(p, m.first, micro_batches[m.from]), bytes};
   }
@@ -654,7 +139,7 @@ static neap_status run_task(struct neap_session *s, struct pipeline_task task, f
   return session_run(
       s, &p->programs[task.part], PROGRAM_STEP,
       (struct run_numbers){micro_batch_of_step(s, task.micro_batch), rate, p->shares[task.micro_batch]},
-      own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
+      pipeline_own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
 }
 
 static neap_status run_tick(struct neap_session *s, const struct tick *tick, int32_t parts, float rate) {
@@ -666,7 +151,7 @@ static neap_status run_tick(struct neap_session *s, const struct tick *tick, int
     made[r] = runs ? task.part : -1;
     micro_batches[r] = runs ? task.micro_batch : 0;
   }
-  const int own = own_rank(s);
+  const int own = pipeline_own_rank(s);
   if (made[own] >= 0) TRY(run_task(s, tick->tasks[own], rate));
   /* A message is found at its sender's micro-batch, on both sides. */
   return send_values(s, made, micro_batches);
@@ -680,7 +165,8 @@ static neap_status run_phases(struct neap_session *s, enum program_kind kind, fl
   for (int32_t first = p->pieces.begin[kind]; first < p->pieces.end[kind]; first += ranks) {
     int32_t made[64];
     for (int32_t r = 0; r < ranks; r++) made[r] = first + r;
-    TRY(session_run(s, &p->programs[first + own_rank(s)], kind, (struct run_numbers){0, rate, 1}, NULL));
+    TRY(session_run(s, &p->programs[first + pipeline_own_rank(s)], kind, (struct run_numbers){0, rate, 1},
+                    NULL));
     TRY(send_values(s, made, none));
   }
   return NEAP_OK;
@@ -709,7 +195,7 @@ static int32_t resident_of(const struct neap_graph *graph, int32_t id) {
 static neap_status renew_weights(struct neap_session *s) {
   const struct pipeline *p = s->pipeline;
   const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
-  const int32_t size = p->schedule.ranks, own = own_rank(s);
+  const int32_t size = p->schedule.ranks, own = pipeline_own_rank(s);
   for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
     const int32_t from = p->pieces.owner[t];
     if (from < 0 || graph->tensors.data[t].frozen || p->pieces.present[t] == (uint64_t)1 << from) continue;
@@ -748,7 +234,7 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
     for (int32_t r = 0; r < p->schedule.ranks; r++) made[r] = r == rank ? i : -1;
     const bool last = p->pieces.pieces[i].nodes[graph->tensors.data[graph->loss].producer];
     if (last) root = rank;
-    if (rank == own_rank(s))
+    if (rank == pipeline_own_rank(s))
       TRY(session_run(s, &p->programs[i], PROGRAM_EVALUATE, (struct run_numbers){0, 0, 1},
                       last ? &own : NULL));
     TRY(send_values(s, made, none));
@@ -761,27 +247,4 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
 
 const neap_step_result *session_part_results(const struct neap_session *s) {
   return s->pipeline != NULL ? s->pipeline->results : NULL;
-}
-
-const struct lowered *session_whole_step(const struct neap_session *s) {
-  return s->pipeline != NULL ? s->pipeline->whole[PROGRAM_STEP] : s->main;
-}
-
-const char *session_stages(const struct neap_session *s) {
-  return s->pipeline != NULL ? s->pipeline->stages : NULL;
-}
-
-uint64_t pipeline_value_bytes(const struct neap_session *s) {
-  const struct pipeline *p = s->pipeline;
-  uint64_t bytes = 0;
-  for (int32_t i = 0; i < p->own_count; i++) bytes += (uint64_t)p->own[i].copies * p->own[i].bytes;
-  return bytes;
-}
-
-uint64_t pipeline_node_count(const struct neap_session *s) {
-  const struct pipeline *p = s->pipeline;
-  uint64_t nodes = 0;
-  for (int32_t i = 0; i < p->pieces.count; i++)
-    if (p->programs[i].lowered != NULL) nodes += p->programs[i].lowered->graph->nodes.count;
-  return nodes;
 }

@@ -10,17 +10,8 @@
 
 #include "run/session.h"
 
-/* Chooses the schedule on rank 0, and plans this rank's pieces: sets main, plan, budget, keep_all and
- * programs of the session. Every rank makes the call. `*smallest` (may be NULL): set after NEAP_OVER_BUDGET.
- */
-neap_status pipeline_plan(struct neap_session *session, const struct neap_graph *graph, uint64_t reserve,
-                          uint64_t *smallest);
-
 /* Resolves the places of all pieces, once the memory is mapped. */
 neap_status pipeline_bind(struct neap_session *session);
-
-/* Frees the pieces and what they were cut from; the session's programs must be free by then. */
-void session_pipeline_free(struct neap_session *session);
 
 /* Keeps the inputs of the next micro-batch, and its share of the loss. */
 neap_status pipeline_take(struct neap_session *session, float share);
@@ -33,20 +24,6 @@ neap_status pipeline_run_end(struct neap_session *session, float learning_rate);
 
 /* Evaluates; every rank gets the result. */
 neap_status pipeline_evaluate(struct neap_session *session, neap_step_result *result);
-
-/* Returns the lowered step with all of its nodes: of a pipeline the one that pieces are cut from, else main.
- */
-const struct lowered *session_whole_step(const struct neap_session *session);
-
-/* Returns the nodes of this rank's pieces. */
-uint64_t pipeline_node_count(const struct neap_session *session);
-
-/* Returns the bytes of all values that pieces pass on, for all micro-batches that have them at once. */
-uint64_t pipeline_value_bytes(const struct neap_session *session);
-
-/* Returns the stages from the last to the first, as `neap plan --pipeline` prints them: how many blocks each
- * has, with r where it recomputes them; NULL: the session is no pipeline. */
-const char *session_stages(const struct neap_session *session);
 
 /* Returns the results of the last step, by micro-batch; NULL: the session is no pipeline. */
 const neap_step_result *session_part_results(const struct neap_session *session);

@@ -104,7 +104,7 @@ struct neap_session {
   neap_collective stages, replicas; /* of a pipeline that is one of several: parts of options.collective */
   struct ranks *ranks; /* that train together, in a pipeline its stages; NULL: this process alone */
   struct ranks *batch; /* of these, or across pipelines, those that divide the micro-batches; NULL: none */
-  struct pipeline *pipeline; /* run/pipeline_run.h; NULL: each rank runs the whole step */
+  struct pipeline *pipeline; /* run/pipeline_prepare.h; NULL: each rank runs the whole step */
   bool overflowed;           /* a gradient of the current step did not fit its type */
   int32_t micro_batch;       /* the next one of the current step; 0: no step has begun */
   int32_t parts;             /* micro-batches of the step; 0: as many as the options say */

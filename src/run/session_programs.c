@@ -11,6 +11,7 @@
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/drop_step.h"
+#include "run/pipeline_prepare.h"
 #include "run/pipeline_run.h"
 #include "run/prefetch.h"
 #include "run/session_memory.h"

@@ -10,7 +10,7 @@
 #include "base/stop.h"
 #include "fit/combination.h"
 #include "run/drop_step.h"
-#include "run/pipeline_run.h"
+#include "run/pipeline_prepare.h"
 #include "run/variables.h"
 #include "train/batches.h"
 #include "train/epochs.h"

@@ -4,6 +4,7 @@
 #include "on_threads.h"
 
 #include "collective/threads.h"
+#include "run/pipeline_prepare.h"
 #include "run/pipeline_run.h"
 #include "run/variables.h"
 #include "step/plan.h"

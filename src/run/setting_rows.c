@@ -39,7 +39,7 @@ enum { IMAGES = NEAP_OF_IMAGES, SEQUENCES = NEAP_OF_TOKENS | NEAP_OF_VECTORS | N
 
 /* clang-format off */
 const neap_setting setting_rows[] = {
-    {"model", "NAME", NULL, "a ready-made model, one of `neap models`, or onnx:FILE", FIELD(TEXT, model),
+    {"model", "NAME", NULL, "one of `neap models`, an ONNX file (FILE.onnx, onnx:FILE), or a language model (FILE.gguf, DIR)", FIELD(TEXT, model),
      .flags = KEPT | STEP | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | STEPS | BENCH | PREDICT, .key = "model"},
     {"data", "SET", NULL, "data to train on or to run on, from one of the sources of `neap data`", FIELD(TEXT, data),
      .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | PLAN | PREDICT | EVALUATE | TRANSLATE, .key = "data"},

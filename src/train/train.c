@@ -280,7 +280,7 @@ static neap_status write_progress(struct training *t, const neap_train_progress 
 
 static neap_train_progress progress_before(const struct training *t) {
   return (neap_train_progress){.records = task_rows[t->data.source.kind].records,
-                               .augmented = training_augments(t),
+                               .augmented = training_augments(t) && t->data.source.conversations == 0,
                                .epoch = t->state.epoch + 1,
                                .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                .steps = t->steps,

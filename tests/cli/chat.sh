@@ -74,6 +74,9 @@ says "--pack on: model 'char-lstm-1x16' cannot have several conversations in a r
 expect 2 "${run[@]}" --data text:lines.jsonl --length 16 --steps 1 --pack on
 says "--pack does nothing"
 
+expect 0 "${run[@]}" --data lines.jsonl --steps 1 --pack off
+grep -q "^data .*, shuffled$" err || fail "conversations have windows, or are in another order: $(grep "^data" err)"
+
 # What is wrong is named.
 expect 2 "${run[@]}" --data lines.jsonl --steps 1 --template chatlm
 says "the names are chatml"

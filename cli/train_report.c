@@ -57,6 +57,7 @@ static const char *augmentation(const neap_train_progress *progress) {
     const char *records, *what;
   } kinds[] = {{"images", ", random crops and flips if the data allow them"},
                {"sequences", ", windows of a text begin elsewhere in each epoch"}};
+  if (progress->conversations > 0) return "";
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strcmp(kinds[i].records, progress->records) == 0)
       return progress->augmented ? kinds[i].what : ", not augmented";

@@ -55,7 +55,8 @@ typedef struct neap_train_progress {
    * training part, and cut in the test part. */
   const char *longest;
   int64_t skipped_records, cut_records;
-  int64_t conversations, rows; /* to train with, and rows that they share; 0: each has its own row */
+  int64_t conversations; /* to train with; 0: records are something else */
+  int64_t rows;          /* of tokens, which conversations share; 0: each has its own */
   const char
       *new_layers; /* missing from the model's file, so drawn at random: "classifier"; NULL: all are there */
   const neap_initialisation

@@ -184,7 +184,7 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->new_layers = t->new_layers;
     progress->skipped_records = t->data.source.skipped;
     progress->cut_records = t->data.source.cut;
-    progress->conversations = t->shape.packed ? t->data.source.conversations : 0;
+    progress->conversations = t->data.source.conversations;
     progress->rows = t->shape.packed ? t->data.source.records[SPLIT_TRAIN] : 0;
     progress->initialisation = t->options->initial != NULL ? &t->initialisation : NULL;
     progress->frozen = session_frozen(t->session);
@@ -280,7 +280,7 @@ static neap_status write_progress(struct training *t, const neap_train_progress 
 
 static neap_train_progress progress_before(const struct training *t) {
   return (neap_train_progress){.records = task_rows[t->data.source.kind].records,
-                               .augmented = training_augments(t) && t->data.source.conversations == 0,
+                               .augmented = training_augments(t),
                                .epoch = t->state.epoch + 1,
                                .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                .steps = t->steps,

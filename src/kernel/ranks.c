@@ -395,13 +395,12 @@ static neap_status run_share(const struct running *r) {
   return NEAP_OK;
 }
 
-/* Gathers all of a parameter into the node's output. */
-static neap_status run_gather(const struct running *r) {
-  const struct tensor *parameter = operand(r, 0);
-  const uint64_t unit = unit_bytes(parameter);
-  const struct share own = share_of_rank(r->part->whole, r->collective->rank, r->collective->size);
-  memcpy((unsigned char *)r->out[0] + (uint64_t)own.first * unit, r->in[0], (uint64_t)own.count * unit);
-  return ranks_gather(r->context->ranks, r->out[0], r->part->whole, unit);
+struct whole ranks_place_own(const struct lowered *lowered, const struct kernel *kernel,
+                             const struct ranks *ranks, const void *share, void *all) {
+  const struct whole whole = {lowered->rank_parts[kernel->node].whole, unit_bytes(kernel_input(kernel, 0))};
+  const struct share own = share_of_rank(whole.units, ranks->collective->rank, ranks->collective->size);
+  memcpy((unsigned char *)all + (uint64_t)own.first * whole.unit, share, (uint64_t)own.count * whole.unit);
+  return whole;
 }
 
 neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel, void *const *inputs,
@@ -427,8 +426,7 @@ neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel
     return run_whole(&r);
   case ACROSS_SHARE:
     return run_share(&r);
-  case ACROSS_GATHER:
-    return run_gather(&r);
+  case ACROSS_GATHER: /* it is a job of a lane */
   case ACROSS_NONE:
     break;
   }

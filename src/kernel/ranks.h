@@ -39,6 +39,15 @@ neap_status ranks_exchange(struct ranks *ranks);
 /* Gives every rank all shares of `whole` elements of `size` bytes each; a rank's own share is in `all`. */
 neap_status ranks_gather(struct ranks *ranks, void *all, int64_t whole, uint64_t size);
 
+/* Copies this rank's share of the parameter that an AllGather reads to its place in all of it; returns what
+ * ranks_gather then needs. */
+struct whole {
+  int64_t units;
+  uint64_t unit; /* bytes */
+};
+struct whole ranks_place_own(const struct lowered *lowered, const struct kernel *kernel,
+                             const struct ranks *ranks, const void *share, void *all);
+
 /* Tells every rank whether `own` is true on any of them. */
 neap_status ranks_any(struct ranks *ranks, bool own, bool *any);
 

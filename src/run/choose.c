@@ -272,7 +272,7 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
 
 /* ---- All of the choice ---- */
 
-/* Moves reads so that they overlap the nodes before them, as far as there is room. */
+/* Moves reads and gathers so that they overlap the nodes before them, as far as there is room. */
 static neap_status prefetch_within(struct choice *c) {
   const bool open = c->budget == NEAP_BUDGET_MAX || c->budget == NEAP_BUDGET_MIN;
   TRY(prefetch(c->lowered, open ? plan_bytes(c->plan) : c->budget, &c->plan));
@@ -295,7 +295,7 @@ static neap_status choose_with(const struct neap_graph *graph, const struct neap
   neap_status status = replays ? read_plan(&choice, training, options, given, reserve, smallest)
                                : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
-  const bool fixed = replays || choice.base_on_disk != NEAP_DISK_ALWAYS;
+  const bool fixed = replays || (choice.base_on_disk != NEAP_DISK_ALWAYS && !shards_all(options));
   if (status == NEAP_OK && !fixed) status = prefetch_within(&choice);
   if (status != NEAP_OK) {
     choice_free(&choice);

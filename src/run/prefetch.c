@@ -10,11 +10,13 @@ struct prefetch {
   int32_t *nodes;    /* the schedule */
   uint64_t *live;    /* by position */
   int32_t length;
-  int32_t moves; /* positions that reads have come forward */
+  int32_t moves; /* positions that jobs have come forward */
 };
 
-static bool is_fetch(const struct prefetch *p, int32_t node) {
-  return p->lowered->graph->nodes.data[node].op == OP_FETCH;
+/* Returns true for a job of a lane (run/lane.h), which runs beside the nodes behind it. */
+static bool is_job(const struct prefetch *p, int32_t node) {
+  const enum op op = p->lowered->graph->nodes.data[node].op;
+  return op == OP_FETCH || op == OP_ALL_GATHER;
 }
 
 static bool has(const int32_t *ids, int32_t count, int32_t id) {
@@ -23,26 +25,28 @@ static bool has(const int32_t *ids, int32_t count, int32_t id) {
   return false;
 }
 
-/* Returns true if the result of `fetch` may be made before `other` instead of after it. */
-static bool may_pass(const struct prefetch *p, int32_t fetch, int32_t other) {
-  const struct step_node *before = &p->step->nodes[other];
-  const int32_t made = p->step->nodes[fetch].outputs[0];
-  return !is_fetch(p, other) && !has(before->inputs, before->input_count, made);
+/* Returns true if the result of `job` may be made before `other` instead of after it. */
+static bool may_pass(const struct prefetch *p, int32_t job, int32_t other) {
+  const struct step_node *before = &p->step->nodes[other], *own = &p->step->nodes[job];
+  if (is_job(p, other) || has(before->inputs, before->input_count, own->outputs[0])) return false;
+  for (int32_t i = 0; i < own->input_count; i++)
+    if (has(before->updates, before->update_count, own->inputs[i])) return false;
+  return true;
 }
 
-/* Moves the Fetch at a position. Its result then also lives at the nodes that it passes; the position before
+/* Moves the job at a position. Its result then also lives at the nodes that it passes; the position before
  * one of them has no more live bytes than the node. */
-static void move_fetch(struct prefetch *p, int32_t at) {
-  const int32_t fetch = p->nodes[at];
-  const uint64_t bytes = p->step->tensors[p->step->nodes[fetch].outputs[0]].bytes;
+static void move_job(struct prefetch *p, int32_t at) {
+  const int32_t job = p->nodes[at];
+  const uint64_t bytes = p->step->tensors[p->step->nodes[job].outputs[0]].bytes;
   double passed = 0;
-  while (at > 0 && passed < p->step->nodes[fetch].cost && may_pass(p, fetch, p->nodes[at - 1]) &&
+  while (at > 0 && passed < p->step->nodes[job].cost && may_pass(p, job, p->nodes[at - 1]) &&
          p->live[at - 1] + bytes <= p->capacity) {
     passed += p->step->nodes[p->nodes[at - 1]].cost;
     p->live[at - 1] += bytes;
     p->live[at] = p->live[at - 1];
     p->nodes[at] = p->nodes[at - 1];
-    p->nodes[--at] = fetch;
+    p->nodes[--at] = job;
     p->moves++;
   }
 }
@@ -80,7 +84,7 @@ static void take(struct neap_plan **plan, struct neap_plan **moved) {
   swap_plans(plan, moved);
 }
 
-/* Tries all moves. Live bytes near the capacity may have no layout; then fewer reads are moved. */
+/* Tries all moves. Live bytes near the capacity may have no layout; then fewer jobs are moved. */
 static neap_status try_all(struct prefetch *p, uint64_t capacity, struct neap_plan **plan) {
   static const double shares[] = {1, 31.0 / 32, 7.0 / 8, 3.0 / 4};
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
@@ -88,7 +92,7 @@ static neap_status try_all(struct prefetch *p, uint64_t capacity, struct neap_pl
     p->capacity = (uint64_t)(shares[i] * (double)capacity);
     TRY(begin(p, *plan));
     for (int32_t at = 1; at < p->length; at++)
-      if (is_fetch(p, p->nodes[at])) move_fetch(p, at);
+      if (is_job(p, p->nodes[at])) move_job(p, at);
     if (p->moves == 0) return NEAP_OK;
     TRY(lay_out(p, *plan, capacity, &moved));
     const bool fits = moved->arena_bytes <= capacity;
@@ -103,7 +107,7 @@ neap_status prefetch(const struct lowered *lowered, uint64_t budget, struct neap
   const int32_t length = (*plan)->length;
   struct prefetch p = {.lowered = lowered, .step = lowered->step, .length = length};
   bool any = false;
-  for (int32_t i = 0; i < length; i++) any = any || is_fetch(&p, (*plan)->schedule[i]);
+  for (int32_t i = 0; i < length; i++) any = any || is_job(&p, (*plan)->schedule[i]);
   if (!any || budget < (*plan)->resident_bytes) return NEAP_OK;
   p.nodes = calloc((size_t)length, sizeof *p.nodes);
   p.live = calloc((size_t)length, sizeof *p.live);

@@ -1,5 +1,7 @@
 #include "run/program.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/stop.h"
@@ -13,8 +15,7 @@ struct binding {
   const struct neap_plan *plan;
   uint64_t arena;
   uint64_t *place;  /* step tensor -> its newest instance */
-  int32_t *fetched; /* step tensor -> how many weights were fetched up to it; 0: not a step tensor that is
-                       fetched */
+  int32_t *started; /* step tensor -> how many jobs of a lane were started up to its own; 0: it has none */
 };
 
 bool is_running_statistic(const struct tensor *t) {
@@ -46,23 +47,26 @@ static bool is_read(const struct binding *b, int32_t made, int32_t at) {
   return false;
 }
 
-/* Makes the first reader of a weight wait for it; for a weight without readers, the call after it. */
-static void bind_fetches(const struct binding *b, struct program *program) {
-  int32_t alone = 0; /* of the fetched weights the last that has no reader yet */
+/* Makes the first reader of a weight wait for its job in a lane; for a weight without readers, the call after
+ * it. What ranks run together waits for all gathers, so that these and it come in one order on all ranks. */
+static void bind_lane(const struct binding *b, int32_t op, enum program_lane lane, struct program *program) {
+  int32_t started = 0, alone = 0; /* alone: of the started jobs the last whose result has no reader */
+  memset(b->started, 0, (size_t)b->lowered->step->tensor_count * sizeof *b->started);
   for (int32_t at = 0; at < program->length; at++) {
     struct call *call = &program->calls[at];
     const struct node *node = kernel_node(call->kernel);
-    call->fetches = node->op == OP_FETCH;
-    call->needs = alone;
+    const bool meets = lane == LANE_GATHERS && node->op != op && ranks_meet(call->kernel->graph, node);
+    call->needs[lane] = meets ? started : alone;
     for (int32_t i = 0; i < node->input_count; i++) {
-      const int32_t input = node->inputs[i] != NO_TENSOR ? b->fetched[b->lowered->home[node->inputs[i]]] : 0;
-      call->needs = input > call->needs ? input : call->needs;
+      const int32_t input = node->inputs[i] != NO_TENSOR ? b->started[b->lowered->home[node->inputs[i]]] : 0;
+      call->needs[lane] = input > call->needs[lane] ? input : call->needs[lane];
     }
     alone = 0;
-    if (!call->fetches) continue;
+    if (node->op != op) continue;
     const int32_t made = b->lowered->home[node->outputs[0]];
-    b->fetched[made] = ++program->fetches;
-    if (!is_read(b, made, at)) alone = program->fetches;
+    call->lane = lane;
+    b->started[made] = ++started;
+    if (!is_read(b, made, at)) alone = started;
   }
 }
 
@@ -182,11 +186,15 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   struct program program = {.lowered = lowered, .length = plan->length};
   b.place = region_copy(region, resident, (size_t)lowered->step->tensor_count, sizeof *b.place);
   program.calls = region_alloc(region, (size_t)plan->length, sizeof *program.calls);
-  b.fetched = region_alloc(region, (size_t)lowered->step->tensor_count, sizeof *b.fetched);
-  RETURN_IF(!b.place || !b.fetched || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
+  b.started = region_alloc(region, (size_t)lowered->step->tensor_count, sizeof *b.started);
+  RETURN_IF(!b.place || !b.started || !program.calls, NEAP_OUT_OF_MEMORY, "program: out of memory");
   int32_t instance = 0;
-  for (int32_t at = 0; at < plan->length; at++) TRY(bind_call(&b, at, &instance, &program.calls[at]));
-  bind_fetches(&b, &program);
+  for (int32_t at = 0; at < plan->length; at++) {
+    TRY(bind_call(&b, at, &instance, &program.calls[at]));
+    program.calls[at].lane = PROGRAM_LANES;
+  }
+  bind_lane(&b, OP_FETCH, LANE_READS, &program);
+  bind_lane(&b, OP_ALL_GATHER, LANE_GATHERS, &program);
   TRY(make_room_for_operands(&b, &program));
   TRY(find_outputs(&b, &program));
   find_labels(&b, &program);
@@ -257,21 +265,59 @@ static neap_status call_kernel(const struct program *program, const struct call 
   return NEAP_OK;
 }
 
-/* Starts to read a weight; it is complete for the call that needs it. */
-static neap_status fetch(const struct program *program, const struct call *call,
-                         const struct device_memory *memory, struct transfer *transfer) {
-  const struct tensor *weight = kernel_input(call->kernel, 0);
-#if NEAP_DEBUG
+/* What a run needs besides the program. */
+struct run {
+  const struct run_context *context;
+  const struct device_memory *memory;
+  struct transfer *transfer;
+  struct lane *lanes[PROGRAM_LANES]; /* NULL: the program has no job for it */
+  uint64_t before[PROGRAM_LANES];    /* jobs that were started before the run */
+};
+
+static neap_status run_gather(void *context, const struct lane_job *job) {
+  const struct run *run = context;
+  struct ranks *ranks = run->context->ranks;
+  const double waited = ranks->traffic.seconds;
   unsigned char *base;
-  TRY(device_enter(memory, &base));
-  UNPOISON(base + call->outputs[0], tensor_bytes(program->lowered, kernel_node(call->kernel)->outputs[0]));
-  device_leave(memory);
-#else
-  (void)program, (void)memory;
+  TRY(device_enter(run->memory, &base));
+  const neap_status status = ranks_gather(ranks, base + job->place, job->number, job->bytes);
+  device_leave(run->memory);
+  ranks->traffic.seconds = waited; /* kernels run meanwhile; who waits for the job counts */
+  return status;
+}
+
+/* Starts the job of a call in its lane; it is complete for the call that needs it. */
+static neap_status start_job(const struct program *program, const struct call *call, struct run *run) {
+  const struct kernel *kernel = call->kernel;
+  unsigned char *base;
+  struct whole whole = {0};
+  TRY(device_enter(run->memory, &base));
+#if NEAP_DEBUG
+  UNPOISON(base + call->outputs[0], tensor_bytes(program->lowered, kernel_node(kernel)->outputs[0]));
 #endif
-  RETURN_IF(transfer == NULL, NEAP_INVALID_ARGUMENT, "'%s' is on disk: load the model's file first",
-            weight->name);
-  return transfer_start(transfer, weight, call->outputs[0]);
+  if (call->lane == LANE_GATHERS)
+    whole = ranks_place_own(program->lowered, kernel, run->context->ranks, base + call->inputs[0],
+                            base + call->outputs[0]);
+  device_leave(run->memory);
+  if (call->lane == LANE_GATHERS) {
+    lane_start(run->lanes[LANE_GATHERS], &(struct lane_job){.run = run_gather,
+                                                            .context = run,
+                                                            .number = whole.units,
+                                                            .bytes = whole.unit,
+                                                            .place = call->outputs[0]});
+    return NEAP_OK;
+  }
+  RETURN_IF(run->transfer == NULL, NEAP_INVALID_ARGUMENT, "'%s' is on disk: load the model's file first",
+            kernel_input(kernel, 0)->name);
+  return transfer_start(run->transfer, kernel_input(kernel, 0), call->outputs[0]);
+}
+
+/* Waits for the jobs that a call needs. A rank without a micro-batch reads no weights. */
+static neap_status wait_for_jobs(const struct call *call, bool idle, const struct run *run) {
+  for (int lane = 0; lane < PROGRAM_LANES; lane++)
+    if (call->needs[lane] > 0 && !(idle && lane == LANE_READS) && run->lanes[lane] != NULL)
+      TRY(lane_wait(run->lanes[lane], run->before[lane] + (uint64_t)call->needs[lane]));
+  return NEAP_OK;
 }
 
 static neap_status run_call(const struct program *program, int32_t at, const struct run_context *context,
@@ -287,31 +333,39 @@ static neap_status run_call(const struct program *program, int32_t at, const str
   return NEAP_OK;
 }
 
-static neap_status run_calls(const struct program *program, const struct run_context *context,
-                             const struct device_memory *memory, struct transfer *transfer,
-                             uint64_t *measured, enum change *changed, enum change most) {
-  const uint64_t before = transfer != NULL ? transfer_started(transfer) : 0;
-  const bool idle = ranks_idle(context); /* it fetches nothing */
+static neap_status run_calls(const struct program *program, struct run *run, uint64_t *measured,
+                             enum change *changed, enum change most) {
+  const bool idle = ranks_idle(run->context);
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
     if (idle && !ranks_meet(call->kernel->graph, kernel_node(call->kernel))) continue;
-    RETURN_IF(!context->awaited && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
+    RETURN_IF(!run->context->awaited && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
               "stopped on request");
-    if (call->needs > 0 && !idle) TRY(transfer_wait(transfer, before + (uint64_t)call->needs));
+    TRY(wait_for_jobs(call, idle, run));
     if (call->change > *changed) *changed = call->change;
     measure(program->lowered, call, measured);
-    TRY(call->fetches ? fetch(program, call, memory, transfer) : run_call(program, at, context, memory));
+    TRY(call->lane != PROGRAM_LANES ? start_job(program, call, run)
+                                    : run_call(program, at, run->context, run->memory));
   }
-  return device_wait(memory);
+  return device_wait(run->memory);
 }
 
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const struct device_memory *memory, struct transfer *transfer, uint64_t *measured,
-                        enum change *changed, enum change most) {
+                        const struct device_memory *memory, struct transfer *transfer, struct lane *gathers,
+                        uint64_t *measured, enum change *changed, enum change most) {
   struct team former;
+  struct run run = {.context = context,
+                    .memory = memory,
+                    .transfer = transfer,
+                    .lanes = {transfer != NULL ? transfer_lane(transfer) : NULL, gathers}};
+  const double waited = gathers != NULL ? lane_waited(gathers) : 0;
+  for (int lane = 0; lane < PROGRAM_LANES; lane++)
+    if (run.lanes[lane] != NULL) run.before[lane] = lane_started(run.lanes[lane]);
   TRY(team_set(program->lowered->threads, &former));
-  const neap_status status = run_calls(program, context, memory, transfer, measured, changed, most);
-  if (transfer != NULL) transfer_settle(transfer); /* nothing is read into memory that others have */
+  const neap_status status = run_calls(program, &run, measured, changed, most);
+  for (int lane = 0; lane < PROGRAM_LANES; lane++) /* nothing is put into memory that others have */
+    if (run.lanes[lane] != NULL) lane_settle(run.lanes[lane]);
+  if (gathers != NULL) context->ranks->traffic.seconds += lane_waited(gathers) - waited;
   team_restore(&former);
   return status;
 }

@@ -15,6 +15,9 @@ bool is_running_statistic(const struct tensor *tensor);
 /* A place that does not exist; other places are offsets in a session's memory. */
 #define NOWHERE UINT64_MAX
 
+/* Lanes of a program: reads of weights on disk, and gathers of weights of which each rank has a share. */
+enum program_lane { LANE_READS, LANE_GATHERS, PROGRAM_LANES };
+
 /* One position of a schedule, ready to run. */
 struct call {
   const struct kernel *kernel;
@@ -22,8 +25,8 @@ struct call {
   uint64_t *inputs, *outputs; /* places; NOWHERE: an optional input that is not given */
   uint64_t workspace;
   uint64_t workspace_bytes;
-  bool fetches;  /* it starts to read a weight */
-  int32_t needs; /* the number of the program's weights that must have been read before it begins */
+  enum program_lane lane;       /* in which it starts a job; PROGRAM_LANES: it runs itself */
+  int32_t needs[PROGRAM_LANES]; /* the number of the program's jobs that must have ended before it begins */
 #if NEAP_DEBUG
   int32_t first_dead, dead_count; /* in program.dead: ranges whose last reader this is */
 #endif
@@ -46,7 +49,6 @@ struct program {
   const struct lowered *lowered;
   struct call *calls;
   int32_t length;
-  int32_t fetches; /* weights that a run reads */
   void **operands; /* room for the addresses of a call */
   double *seconds; /* [length], to which each run adds the times of its calls; NULL: not asked for */
   /* Places of results after a run, in their own types. */
@@ -76,11 +78,11 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
                            const uint64_t *resident, uint64_t arena, struct program *out);
 
 /* Runs all calls in order, with the threads that they were lowered for, and waits for them. `transfer` reads
- * weights on disk; NULL: there are no such weights. Raises `measured` to the highest byte of the memory that
- * a kernel got, and `changed` to what was changed. NEAP_INTERRUPTED: a stop was requested between two calls,
- * with no more than `most` changed. */
+ * weights on disk; NULL: there are no such weights. `gathers` gathers weights; NULL: no rank has a share.
+ * Raises `measured` to the highest byte of the memory that a kernel got, and `changed` to what was changed.
+ * NEAP_INTERRUPTED: a stop was requested between two calls, with no more than `most` changed. */
 neap_status program_run(const struct program *program, const struct run_context *context,
-                        const struct device_memory *memory, struct transfer *transfer, uint64_t *measured,
-                        enum change *changed, enum change most);
+                        const struct device_memory *memory, struct transfer *transfer, struct lane *gathers,
+                        uint64_t *measured, enum change *changed, enum change most);
 
 #endif

@@ -122,6 +122,7 @@ struct neap_session {
   const neap_variable
       *outputs;              /* all outputs that the graph names, even if they do not fit into the memory */
   struct transfer *transfer; /* run/transfer.h; NULL: nothing is on disk, or nothing was loaded */
+  struct lane *gathers;      /* run/lane.h; NULL: no rank has a share of a weight */
   struct sparse *sparse;     /* without layers if none exist */
 };
 

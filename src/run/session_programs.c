@@ -206,6 +206,7 @@ neap_status neap_session_select(neap_session *s, int index) {
 void neap_session_free(neap_session *s) {
   if (s == NULL) return;
   transfer_free(s->transfer);
+  lane_free(s->gathers);
   session_unmap_memory(s);
   session_pipeline_free(s);
   if (s->shapes.count > 0) neap_session_select(s, 0);
@@ -355,6 +356,7 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   } else {
     TRY(together ? plan_together(s, graph, reserve, smallest) : plan_main(s, graph, NULL, reserve, smallest));
   }
+  if (shards_all(&s->options)) TRY(lane_create(&s->gathers));
   *beyond = beyond_process(s);
   if (together) TRY(ranks_most(s->options.collective, beyond)); /* then all plan again */
   if (*beyond > 0) return NEAP_OVER_BUDGET;

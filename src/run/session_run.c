@@ -121,8 +121,8 @@ neap_status session_run(struct neap_session *s, const struct session_program *gi
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
   if (context.ranks != NULL) s->batch->active = active_ranks(s, kind, numbers.micro_batch);
-  const neap_status ran = program_run(program, &context, &s->memory, s->transfer, &s->measured, &s->changed,
-                                      s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
+  const neap_status ran = program_run(program, &context, &s->memory, s->transfer, s->gathers, &s->measured,
+                                      &s->changed, s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
   if (ran == NEAP_INTERRUPTED) drop_step(s);
   TRY(ran);
   s->ran = kind;

@@ -1,19 +1,12 @@
 #include "run/transfer.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 
-enum { WAITING = 64 /* requests */, PIECE = 1 << 16 /* elements that are converted at a time */ };
-
-struct request {
-  const struct tensor *weight;
-  int32_t index; /* of the source */
-  uint64_t place;
-};
+enum { PIECE = 1 << 16 /* elements that are converted at a time */ };
 
 struct transfer {
   struct value_source source;
@@ -24,15 +17,8 @@ struct transfer {
   float *numbers;        /* [piece] */
   unsigned char *stored; /* as many bytes: a piece as the memory has it */
   pthread_mutex_t reads; /* who has it may ask the source, and has the two above */
-  pthread_t thread;
-  bool running;
-  pthread_mutex_t lock; /* of what follows */
-  pthread_cond_t begun, done;
-  bool ends;
-  struct request requests[WAITING];
-  uint64_t started, ended;
-  struct ending failure; /* the first */
-  double waited;         /* of the thread that starts reads, which alone changes it */
+  struct lane *lane;
+  double waited; /* for rows, by the thread that starts reads, which alone changes it */
 };
 
 /* ---- Reading ---- */
@@ -72,57 +58,26 @@ static neap_status read_to(struct transfer *t, const struct tensor *weight, int3
 }
 
 /* Reads a weight directly to its place, or in pieces if the host does not reach it. */
-static neap_status read_weight(struct transfer *t, const struct request *r) {
-  const int64_t all = r->weight->dims[0], step = t->piece / r->weight->dims[1];
-  const uint64_t row = dtype_bytes(r->weight->dtype, (uint64_t)r->weight->dims[1]);
-  unsigned char *address = device_address(t->memory, r->place, (uint64_t)all * row);
-  if (address != NULL) return read_to(t, r->weight, r->index, 0, all, address);
+static neap_status read_weight(struct transfer *t, const struct tensor *weight, int32_t index,
+                               uint64_t place) {
+  const int64_t all = weight->dims[0], step = t->piece / weight->dims[1];
+  const uint64_t row = dtype_bytes(weight->dtype, (uint64_t)weight->dims[1]);
+  unsigned char *address = device_address(t->memory, place, (uint64_t)all * row);
+  if (address != NULL) return read_to(t, weight, index, 0, all, address);
   for (int64_t first = 0; first < all; first += step) {
     const int64_t rows = all - first < step ? all - first : step;
-    TRY(read_rows(t, r->weight, r->index, first, rows, t->stored));
-    TRY(device_write(t->memory, r->place + (uint64_t)first * row, t->stored, (uint64_t)rows * row));
+    TRY(read_rows(t, weight, index, first, rows, t->stored));
+    TRY(device_write(t->memory, place + (uint64_t)first * row, t->stored, (uint64_t)rows * row));
   }
   return NEAP_OK;
 }
 
-/* ---- The thread ---- */
-
-/* Serves a request, with the lock held. After a failure no more is read. */
-static void serve(struct transfer *t, const struct request *r) {
-  struct ending ending = {0};
-  if (t->failure.status == NEAP_OK) {
-    pthread_mutex_unlock(&t->lock);
-    pthread_mutex_lock(&t->reads);
-    ending_keep(&ending, read_weight(t, r));
-    pthread_mutex_unlock(&t->reads);
-    pthread_mutex_lock(&t->lock);
-  }
-  if (ending.status != NEAP_OK) t->failure = ending;
-  t->ended++;
-  pthread_cond_broadcast(&t->done);
-}
-
-static void *run(void *context) {
+static neap_status run_read(void *context, const struct lane_job *job) {
   struct transfer *t = context;
-  pthread_mutex_lock(&t->lock);
-  for (;;) {
-    while (t->ended == t->started && !t->ends) pthread_cond_wait(&t->begun, &t->lock);
-    if (t->ended == t->started) break;
-    const struct request request = t->requests[t->ended % WAITING];
-    serve(t, &request);
-  }
-  pthread_mutex_unlock(&t->lock);
-  return NULL;
-}
-
-/* Starts the thread, with signals left to the caller's threads. Without a thread reads are done when they are
- * started. */
-static void start_thread(struct transfer *t) {
-  sigset_t all, former;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &former);
-  t->running = pthread_create(&t->thread, NULL, run, t) == 0;
-  pthread_sigmask(SIG_SETMASK, &former, NULL);
+  pthread_mutex_lock(&t->reads);
+  const neap_status status = read_weight(t, job->tensor, (int32_t)job->number, job->place);
+  pthread_mutex_unlock(&t->reads);
+  return status;
 }
 
 neap_status transfer_create(const struct value_source *source, const struct device_memory *memory,
@@ -146,25 +101,18 @@ neap_status transfer_create(const struct value_source *source, const struct devi
                          .numbers = numbers,
                          .stored = stored};
   pthread_mutex_init(&t->reads, NULL);
-  pthread_mutex_init(&t->lock, NULL);
-  pthread_cond_init(&t->begun, NULL);
-  pthread_cond_init(&t->done, NULL);
-  start_thread(t);
-  *out = t;
-  return NEAP_OK;
+  const neap_status status = lane_create(&t->lane);
+  if (status == NEAP_OK)
+    *out = t;
+  else
+    transfer_free(t);
+  return status;
 }
 
 void transfer_free(struct transfer *t) {
   if (t == NULL) return;
-  pthread_mutex_lock(&t->lock);
-  t->ends = true;
-  pthread_cond_broadcast(&t->begun);
-  pthread_mutex_unlock(&t->lock);
-  if (t->running) pthread_join(t->thread, NULL);
+  lane_free(t->lane);
   t->source.close(t->source.context);
-  pthread_cond_destroy(&t->done);
-  pthread_cond_destroy(&t->begun);
-  pthread_mutex_destroy(&t->lock);
   pthread_mutex_destroy(&t->reads);
   free(t->stored);
   free(t->numbers);
@@ -180,39 +128,15 @@ static neap_status find(const struct transfer *t, const char *name, int32_t *ind
 }
 
 neap_status transfer_start(struct transfer *t, const struct tensor *weight, uint64_t place) {
-  struct request request = {.weight = weight, .place = place};
-  TRY(find(t, weight->name, &request.index));
-  pthread_mutex_lock(&t->lock);
-  while (t->started - t->ended == WAITING) pthread_cond_wait(&t->done, &t->lock);
-  t->requests[t->started++ % WAITING] = request;
-  if (t->running)
-    pthread_cond_signal(&t->begun);
-  else
-    serve(t, &request);
-  pthread_mutex_unlock(&t->lock);
+  int32_t index;
+  TRY(find(t, weight->name, &index));
+  lane_start(t->lane, &(struct lane_job){
+                          .run = run_read, .context = t, .tensor = weight, .number = index, .place = place});
   return NEAP_OK;
 }
 
-uint64_t transfer_started(const struct transfer *t) { return t->started; }
-
-neap_status transfer_wait(struct transfer *t, uint64_t count) {
-  struct ending failure;
-  pthread_mutex_lock(&t->lock);
-  if (t->ended < count) {
-    const double begin = clock_seconds();
-    while (t->ended < count) pthread_cond_wait(&t->done, &t->lock);
-    t->waited += clock_seconds() - begin;
-  }
-  failure = t->failure;
-  pthread_mutex_unlock(&t->lock);
-  return ending_tell(&failure);
-}
-
-void transfer_settle(struct transfer *t) {
-  pthread_mutex_lock(&t->lock);
-  while (t->ended < t->started) pthread_cond_wait(&t->done, &t->lock);
-  t->failure = (struct ending){0};
-  pthread_mutex_unlock(&t->lock);
+struct lane *transfer_lane(const struct transfer *t) {
+  return t->lane;
 }
 
 neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64_t first, int64_t rows,
@@ -242,5 +166,5 @@ struct transfer_use transfer_use_of(struct transfer *t) {
   pthread_mutex_lock(&t->reads);
   const uint64_t bytes = t->source.bytes_read(t->source.context);
   pthread_mutex_unlock(&t->reads);
-  return (struct transfer_use){.bytes = bytes, .waited = t->waited};
+  return (struct transfer_use){.bytes = bytes, .waited = t->waited + lane_waited(t->lane)};
 }

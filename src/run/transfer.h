@@ -4,6 +4,7 @@
 #define NEAP_RUN_TRANSFER_H
 
 #include "kernel/kernel.h"
+#include "run/lane.h"
 
 /* A source of values by the names of variables. `find` gives a number, -1: it has none of this name; `read`
  * reads all elements, as many as the variable has. */
@@ -28,21 +29,15 @@ struct transfer;
  * `most`: elements of the longest row. The transfer then owns the source, even after a failure. */
 neap_status transfer_create(const struct value_source *source, const struct device_memory *memory,
                             const struct backend *backend, void *state, int64_t most, struct transfer **out);
-/* Waits for started reads; closes the source. Takes NULL. */
+/* Waits for started reads and closes the source. Takes NULL. */
 void transfer_free(struct transfer *transfer);
 
 /* Starts to read the matrix that `weight` describes to offset `place`. NEAP_BAD_FORMAT: the source has none
  * of its name. */
 neap_status transfer_start(struct transfer *transfer, const struct tensor *weight, uint64_t place);
 
-/* Returns the number of reads started so far. */
-uint64_t transfer_started(const struct transfer *transfer);
-
-/* Waits until `count` reads have ended; returns the first failure since transfer_settle. */
-neap_status transfer_wait(struct transfer *transfer, uint64_t count);
-
-/* Waits for all started reads, and forgets a failure. */
-void transfer_settle(struct transfer *transfer);
+/* Returns the lane that reads run on. */
+struct lane *transfer_lane(const struct transfer *transfer);
 
 /* Reads rows now, in the form of the memory: a row_source's function, whose context is a transfer. */
 neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64_t first, int64_t rows,

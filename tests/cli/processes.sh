@@ -118,7 +118,7 @@ says "--bandwidth 0: a number of bytes above 0 is needed"
 for other in "--shard all" "--ema 0.9" "--sparse 0.5" "--base-on-disk always"; do
   read -ra given_too <<<"$other"
   expect 2 "${run[@]}" --steps 2 --processes 2 --pipeline 2 "${given_too[@]}"
-  says "--pipeline: a pipeline does not take $other"
+  says "--pipeline: a pipeline does not take ${other% 0.*}"
 done
 divided=("$neap" train --model wrn-10-1 --data synthetic:images=250 --batch 16 --steps 1 --evaluate off)
 expect 0 "${divided[@]}" --processes 2 --out divided
@@ -177,7 +177,7 @@ while read -r status words options; do
   says "${words//_/ }"
   [ "$(grep -c "^neap: " err)" = 1 ] || fail "it is told $(grep -c "^neap: " err) times that $options is wrong"
 done <<'END'
-2 divided_among_3_processes --processes 3
+2 divide_among_3_processes --processes 3
 1 is_missing --processes 2 --data cifar10:nowhere
 3 the_smallest_that_can --processes 2 --budget 1KB
 2 --processes --processes 0

@@ -80,7 +80,7 @@ int run_data(const struct verb *verb, int count, char **arguments) {
   if (operands->count != 1) return report_usage(verb, "exactly one data source is needed");
   neap_data_report *report;
   const neap_status status = neap_data_inspect(operands->values[0], s.out, &report);
-  const bool listed = report != NULL && report->problem_count > 0 && !s.a.json;
+  const bool listed = report != NULL && report->problem_count > 0 && !s.a.json && status == NEAP_BAD_FORMAT;
   int result = status == NEAP_OK ? EXIT_DONE : listed ? exit_status_of(status) : report_failure(verb, status);
   if (report != NULL && s.a.json) {
     const int printed = print_json(report_json(operands->values[0], report));

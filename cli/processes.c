@@ -49,7 +49,7 @@ static void tell_of_binding(const struct place *places, int size, int asked, int
     if (own >= all || (asked > 0 ? asked <= own : CPU_COUNT(&together) >= all)) continue;
     fprintf(stderr,
             "neap: rank %d: its launcher binds it to %d of %d processors, where it runs %d thread%s; "
-            "mpirun --bind-to none lets it use all\n",
+            "mpirun --bind-to none (srun --cpu-bind=none) lets it use all\n",
             r, own, all, threads, threads == 1 ? "" : "s");
     return;
   }
@@ -113,8 +113,10 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
   }
   if (launched->by_launcher) {
     status = share_processors(a, &launched->collective);
-    if (status != NEAP_OK) *exit_status = end_process(launched, status);
-    return status == NEAP_OK;
+    if (status == NEAP_OK) return true;
+    *exit_status = end_process(launched, status);
+    leave_processes(launched);
+    return false;
   }
   if (launched->asked <= 1) return true;
   if (a->options.session.threads == 0) a->options.session.threads = usual_threads((int)launched->asked);

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/memory_status.h"
+#include "base/stop.h"
+#include "collective/agree.h"
 #include "kernel/lower_part.h"
 #include "kernel/lower_step.h"
 #include "plan/memory_bound.h"
@@ -42,8 +44,8 @@ static neap_status schedule_together(struct neap_session *s, const struct neap_g
   const neap_status status =
       c->rank == 0 ? pipeline_schedule_choose(graph, &s->options, &p->chain, budget, &p->schedule, lower)
                    : NEAP_OK;
+  TRY(collective_broadcast(c, 0, lower, sizeof *lower)); /* there is another one, even if this one fails */
   TRY(collective_share_status(c, status));
-  TRY(collective_broadcast(c, 0, lower, sizeof *lower));
   return pipeline_schedule_hand(c, s->options.pipeline, &p->schedule);
 }
 
@@ -259,6 +261,11 @@ static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t ar
   return status;
 }
 
+static neap_status fail_empty(const struct neap_session *s) {
+  return neap_fail(NEAP_UNSUPPORTED, "--pipeline %d: the model has no block for rank %d; give fewer ranks",
+                   s->options.pipeline, pipeline_own_rank(s));
+}
+
 /* Sets the session's plan, the one with the largest arena of the step's, and what keeping everything takes.
  */
 static neap_status set_plan(struct neap_session *s) {
@@ -273,9 +280,7 @@ static neap_status set_plan(struct neap_session *s) {
       most = kept - program->lowered->step->resident_bytes;
     if (s->plan == NULL || program->plan->arena_bytes > s->plan->arena_bytes) s->plan = program->plan;
   }
-  RETURN_IF(s->plan == NULL, NEAP_UNSUPPORTED,
-            "--pipeline %d: the model has no block for rank %d; give fewer ranks", s->options.pipeline,
-            pipeline_own_rank(s));
+  if (s->plan == NULL) return fail_empty(s);
   s->keep_all = s->main->step->resident_bytes + most;
   return NEAP_OK;
 }
@@ -337,19 +342,22 @@ struct rated {
 static neap_status bound_pieces(const struct neap_session *s, uint64_t *bound) {
   const struct pipeline *p = s->pipeline;
   uint64_t arena = 0;
+  bool any = false;
   for (int32_t i = 0; i < p->pieces.count; i++) {
     uint64_t bytes;
     if (!is_own(s, i)) continue;
+    any = any || kind_of_piece(p, i) == PROGRAM_STEP;
     const struct neap_step *step = p->programs[i].lowered->step;
     TRY(plan_memory_bound(step, &bytes));
     if (bytes - step->resident_bytes > arena) arena = bytes - step->resident_bytes;
   }
+  if (!any) return fail_empty(s);
   *bound = s->main->step->resident_bytes + arena;
   return NEAP_OK;
 }
 
-/* Lists the schedules of all budgets, from the largest; those are left out in which a rank has nothing to
- * run. The caller frees the list, after a failure too. */
+/* Lists the schedules of all budgets, from the largest; without those in which a rank has nothing
+ * to run. Fails if all are such. The caller frees the list, after a failure too. */
 static neap_status list_schedules(struct neap_session *s, const struct neap_graph *graph, struct rated **list,
                                   int32_t *count) {
   uint64_t lower = NEAP_BUDGET_MAX;
@@ -357,8 +365,11 @@ static neap_status list_schedules(struct neap_session *s, const struct neap_grap
   while (lower > 0) {
     struct rated own = {.budget = lower};
     forget_pieces(s);
-    TRY(schedule_together(s, graph, own.budget, &lower));
-    neap_status status = cut_all(s);
+    neap_status status = schedule_together(s, graph, own.budget, &lower);
+    if (status == NEAP_UNSUPPORTED && (lower > 0 || *count > 0)) continue; /* it is so on all ranks */
+    TRY(status);
+    status = stop_check();
+    if (status == NEAP_OK) status = cut_all(s);
     if (status == NEAP_OK) status = bound_pieces(s, &own.bound);
     if (*count == room && status == NEAP_OK) {
       struct rated *more = realloc(*list, (size_t)(room = 2 * room + 16) * sizeof *more);
@@ -366,7 +377,7 @@ static neap_status list_schedules(struct neap_session *s, const struct neap_grap
       if (more != NULL) *list = more;
     }
     status = collective_share_status(s->options.collective, status);
-    if (status == NEAP_UNSUPPORTED) continue;
+    if (status == NEAP_UNSUPPORTED && (lower > 0 || *count > 0)) continue;
     TRY(status);
     TRY(ranks_most(s->options.collective, &own.bound));
     int32_t at = (*count)++;
@@ -397,9 +408,6 @@ static neap_status find_least(struct neap_session *s, const struct neap_graph *g
     least->planned = most < least->bytes;
     if (least->planned) *least = (struct least){list[i].budget, most, own, true};
   }
-  RETURN_IF(least->bytes == UINT64_MAX, NEAP_UNSUPPORTED,
-            "--pipeline %d: each schedule leaves a rank without a block; give fewer ranks",
-            s->options.pipeline);
   return NEAP_OK;
 }
 
@@ -424,7 +432,10 @@ static neap_status try_least(struct neap_session *s, const struct neap_graph *gr
   if (smallest != NULL) *smallest = least.bytes + rest;
   TRY(collective_share_status(c, status));
   uint64_t need, lower;
-  return attempt(s, graph, least.budget, s->budget, &need, &lower);
+  status = attempt(s, graph, least.budget, s->budget, &need, &lower);
+  /* Quick planning may miss what the search for the least has found. */
+  return status == NEAP_OVER_BUDGET ? attempt(s, graph, least.budget, NEAP_BUDGET_MIN, &need, &lower)
+                                    : status;
 }
 
 /* Gives the arena that all pieces fit in: of plans that are within the budget the largest. */

@@ -338,10 +338,10 @@ static neap_status run_calls(const struct program *program, struct run *run, uin
   const bool idle = ranks_idle(run->context);
   for (int32_t at = 0; at < program->length; at++) {
     const struct call *call = &program->calls[at];
+    TRY(wait_for_jobs(call, idle, run)); /* of a reader that does not run, too: then others may lie there */
     if (idle && !ranks_meet(call->kernel->graph, kernel_node(call->kernel))) continue;
     RETURN_IF(!run->context->awaited && *changed <= most && stop_is_requested(), NEAP_INTERRUPTED,
               "stopped on request");
-    TRY(wait_for_jobs(call, idle, run));
     if (call->change > *changed) *changed = call->change;
     measure(program->lowered, call, measured);
     TRY(call->lane != PROGRAM_LANES ? start_job(program, call, run)
@@ -362,9 +362,12 @@ neap_status program_run(const struct program *program, const struct run_context 
   for (int lane = 0; lane < PROGRAM_LANES; lane++)
     if (run.lanes[lane] != NULL) run.before[lane] = lane_started(run.lanes[lane]);
   TRY(team_set(program->lowered->threads, &former));
-  const neap_status status = run_calls(program, &run, measured, changed, most);
-  for (int lane = 0; lane < PROGRAM_LANES; lane++) /* nothing is put into memory that others have */
-    if (run.lanes[lane] != NULL) lane_settle(run.lanes[lane]);
+  neap_status status = run_calls(program, &run, measured, changed, most);
+  for (int lane = 0; lane < PROGRAM_LANES; lane++) { /* nothing is put into memory that others have */
+    if (run.lanes[lane] == NULL) continue;
+    if (status == NEAP_OK) status = lane_wait(run.lanes[lane], lane_started(run.lanes[lane]));
+    lane_settle(run.lanes[lane]);
+  }
   if (gathers != NULL) context->ranks->traffic.seconds += lane_waited(gathers) - waited;
   team_restore(&former);
   return status;

@@ -349,6 +349,7 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   s->loss_scale = loss_scale_of(&s->options);
   const bool together = s->options.collective != NULL && s->options.collective->size > 1;
   if (together) TRY(connect_ranks(s));
+  if (shards_all(&s->options)) TRY(collective_share_status(s->options.collective, lane_create(&s->gathers)));
   if (is_pipeline(&s->options)) {
     TRY(check_session_options(&s->options));
     TRY(pipeline_plan(s, graph, reserve, smallest));
@@ -356,7 +357,6 @@ static neap_status create(struct neap_session *s, const neap_graph *graph, uint6
   } else {
     TRY(together ? plan_together(s, graph, reserve, smallest) : plan_main(s, graph, NULL, reserve, smallest));
   }
-  if (shards_all(&s->options)) TRY(lane_create(&s->gathers));
   *beyond = beyond_process(s);
   if (together) TRY(ranks_most(s->options.collective, beyond)); /* then all plan again */
   if (*beyond > 0) return NEAP_OVER_BUDGET;

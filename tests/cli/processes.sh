@@ -122,7 +122,8 @@ for other in "--shard all" "--ema 0.9" "--sparse 0.5" "--base-on-disk always"; d
 done
 divided=("$neap" train --model wrn-10-1 --data synthetic:images=250 --batch 16 --steps 1 --evaluate off)
 expect 0 "${divided[@]}" --processes 2 --out divided
-half=$(($(nproc) > 1 ? $(nproc) / 2 : 1))
+processors=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+half=$((processors > 1 ? processors / 2 : 1))
 grep -q "\"--threads\": \"$half\"" divided/command.json || fail "other threads are kept: $(cat divided/command.json)"
 
 # Under a launcher, where there is one.
@@ -139,9 +140,9 @@ for mpi in openmpi mpich; do
   expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
   says "a launcher has already started 2 processes"
   # A message names threads without processors of their own; without --threads each rank has its part, which a run keeps.
-  [ "$(nproc)" -gt 1 ] || continue
-  expect 0 "${launch[@]}" --bind-to core -n 2 "${run[@]}" --steps 1 --evaluate off --threads 2 --json
-  grep -q "rank 0: its launcher binds it to 1 of $(nproc) processors, where it runs 2 threads" err ||
+  [ "$(lscpu -p=CORE,SOCKET | grep -v '^#' | sort -u | wc -l)" -gt 1 ] || continue
+  expect 0 "${launch[@]}" --bind-to core -n 2 "${run[@]}" --steps 1 --evaluate off --threads "$processors" --json
+  grep -q "rank 0: its launcher binds it to [12] of $processors processors, where it runs $processors threads" err ||
     fail "it is not told that $mpi binds ranks: $(cat err)"
   expect 0 "${launch[@]}" --bind-to none -n 2 "${divided[@]}" --out divided$mpi
   grep -q "\"--threads\": \"$half\"" divided$mpi/command.json || fail "$mpi: $(cat divided$mpi/command.json)"

@@ -253,6 +253,30 @@ static void test_all_shared(void **state) {
   neap_graph_free(graph);
 }
 
+/* Linear layers of one size, whose forward pass has no node that ranks run together: whole weights follow one
+ * another in the same bytes, also on a rank without a micro-batch. */
+static void test_gathers_of_idle_ranks(void **state) {
+  (void)state;
+  enum { WIDTH = 128, LAYERS = 6 };
+  const int64_t batch = 3, image[] = {batch, WIDTH};
+  neap_graph *graph;
+  neap_builder *b = neap_builder_create("layers");
+  neap_tensor x = neap_input(b, "image", NEAP_F32, 2, image);
+  const neap_tensor label = neap_input(b, "label", NEAP_I32, 1, &batch);
+  for (int layer = 0; layer < LAYERS; layer++) x = neap_silu(b, neap_linear(b, x, WIDTH, false));
+  x = neap_linear(b, x, CLASSES, true);
+  ASSERT_OK(neap_builder_finish(b, neap_softmax_cross_entropy(b, x, label, 0.1f), &graph));
+  neap_builder_free(b);
+  for (int32_t parts = 1; parts < 8; parts++) {
+    struct rank_run like = {
+        .graph = graph, .options = {.micro_batches = 8, .shard = NEAP_SHARD_ALL}, .parts = parts};
+    like.options.planner = "evict";
+    like.options.budget = parts % 2 == 0 ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX;
+    check("layers of one size", like, 4);
+  }
+  neap_graph_free(graph);
+}
+
 /* Shares are whole parts of a sum of squares, in order, and leave nothing out. */
 static void test_shares(void **state) {
   (void)state;
@@ -296,8 +320,13 @@ static void test_refusals(void **state) {
 
 int run_test_ranks(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shares),     cmocka_unit_test(test_refusals), cmocka_unit_test(test_bits),
-      cmocka_unit_test(test_short_step), cmocka_unit_test(test_budgets),  cmocka_unit_test(test_all_shared),
+      cmocka_unit_test(test_shares),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_short_step),
+      cmocka_unit_test(test_budgets),
+      cmocka_unit_test(test_all_shared),
+      cmocka_unit_test(test_gathers_of_idle_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

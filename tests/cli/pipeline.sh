@@ -83,17 +83,18 @@ done <<'END'
 2 needs_2_micro-batches --pipeline 2 --processes 2 --micro-batch 8
 2 (got_2_for_2) --pipeline 2 --processes 4 --micro-batch 4
 2 the_ways_are_gpipe,_1f1b --pipeline 2 --processes 2 --pipeline-way no
-3 the_smallest_that_can --pipeline 2 --processes 2 --budget 1KB
+3 the_smallest_that_can --pipeline 2 --processes 2 --planner evict --budget 1KB
 END
-expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget 1KB --json
+two=("${run[@]}" --steps 2 --processes 2 --pipeline 2 --planner evict)
+expect 3 "${two[@]}" --budget 1KB --json
 smallest=$(field smallest_budget_bytes)
-expect 0 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget "$smallest" --json
-expect 0 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget min --json
+expect 0 "${two[@]}" --budget "$smallest" --json
+expect 0 "${two[@]}" --budget min --json
 same "$(field highest_peak_bytes)" "$smallest" "the peak of the smallest budget"
 lower=($((smallest - 64)) $((smallest * 9 / 10)) $((smallest * 3 / 4)))
 [ -z "${NEAP_QUICK:-}" ] || lower=($((smallest * 3 / 4)))
 for less in "${lower[@]}"; do
-  expect 3 "${run[@]}" --steps 2 --processes 2 --pipeline 2 --budget "$less" --json
+  expect 3 "${two[@]}" --budget "$less" --json
   same "$(field smallest_budget_bytes)" "$smallest" "the smallest budget beside $less"
 done
 

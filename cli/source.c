@@ -234,8 +234,8 @@ bool source_fits_direct(const neap_train_options *source, uint64_t budget, const
   neap_train_options direct = *source;
   direct.session.convolution = NEAP_CONV_DIRECT;
   bool fits = false;
-  for (int quick = 1; quick >= 0 && !fits;
-       quick--) { /* quick planning may miss a budget that full planning just meets */
+  /* Quick planning may miss a budget that full planning just meets. */
+  for (int quick = 1; quick >= 0 && !fits; quick--) {
     neap_step *step = NULL;
     neap_plan *plan = NULL;
     const neap_session_options how = {.budget = budget, .planner = planner, .plan_quick = quick};

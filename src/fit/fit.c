@@ -18,8 +18,8 @@ bool fit_with_direct_convolutions(const neap_graph *graph, const neap_session_op
   bool fits = false;
   if (asked->convolution == NEAP_CONV_DIRECT || asked->plan_file != NULL) return false;
   session.convolution = NEAP_CONV_DIRECT;
-  for (int quick = 1; quick >= 0 && !fits;
-       quick--) { /* quick planning may miss a budget that full planning just meets */
+  /* Quick planning may miss a budget that full planning just meets. */
+  for (int quick = 1; quick >= 0 && !fits; quick--) {
     neap_step *step = NULL;
     neap_plan *plan = NULL;
     session.plan_quick = quick;

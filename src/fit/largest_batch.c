@@ -123,9 +123,8 @@ neap_status neap_largest_micro_batch(const char *model, const neap_model_options
     bool fits = false;
     if (batch % count != 0 || count % ranks != 0) continue;
     parts.micro_batches = (int32_t)count;
-    for (int quick = 1; quick >= 0 && !fits;
-         quick--) /* quick planning may miss a budget that full planning just meets */
-      TRY(try_batch(&search, batch / count, quick, &fits));
+    /* Quick planning may miss a budget that full planning just meets. */
+    for (int quick = 1; quick >= 0 && !fits; quick--) TRY(try_batch(&search, batch / count, quick, &fits));
     *largest = batch / count;
     if (fits) return NEAP_OK;
   }

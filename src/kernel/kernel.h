@@ -116,8 +116,8 @@ double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *
 /* Returns the seconds to receive all of a parameter of which each process has a share: OP_ALL_GATHER. */
 double gather_seconds(const struct roofline *roofline, const struct tensor *parameter);
 
-/* Runs OP_FETCH and OP_ALL_GATHER: fails, because programs pass these nodes to the file reader
- * (run/transfer.h) and to the exchange (kernel/ranks.h). */
+/* Runs OP_FETCH and OP_ALL_GATHER: fails, because programs make these nodes jobs of a lane
+ * (run/lane.h), which reads the file (run/transfer.h) or gathers the shares (kernel/ranks.h). */
 kernel_run run_fetch_elsewhere;
 
 /* The results of `prepare` for a node. Outputs are row-major before the call. */

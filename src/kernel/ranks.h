@@ -12,7 +12,8 @@
 #include "kernel/kernel.h"
 #include "neap_collective.h"
 
-/* The bytes that a rank has sent and received, and the time for this and for waiting. */
+/* The bytes that a rank has sent and received, and the time for this and for waiting; of gathers that run
+ * beside kernels, the waiting alone. */
 struct traffic {
   uint64_t sent, received; /* bytes */
   double seconds;

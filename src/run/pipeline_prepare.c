@@ -411,6 +411,12 @@ static neap_status find_least(struct neap_session *s, const struct neap_graph *g
   return NEAP_OK;
 }
 
+static neap_status fail_small(const struct neap_session *s, uint64_t need) {
+  return neap_fail(NEAP_OVER_BUDGET,
+                   "a budget of %llu bytes is too small for a rank of the pipeline; one of them needs %llu",
+                   (unsigned long long)s->budget, (unsigned long long)need);
+}
+
 /* Takes the schedule of the least bytes, or fails with the most of them that a rank needs. */
 static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
@@ -424,18 +430,16 @@ static neap_status try_least(struct neap_session *s, const struct neap_graph *gr
   free(list);
   TRY(status);
   if (s->budget == NEAP_BUDGET_MIN && least.planned) return NEAP_OK;
-  if (least.own > s->budget && s->budget != NEAP_BUDGET_MIN)
-    status =
-        neap_fail(NEAP_OVER_BUDGET,
-                  "a budget of %llu bytes is too small for a rank of the pipeline; one of them needs %llu",
-                  (unsigned long long)s->budget, (unsigned long long)least.bytes);
+  if (least.own > s->budget && s->budget != NEAP_BUDGET_MIN) status = fail_small(s, least.bytes);
   if (smallest != NULL) *smallest = least.bytes + rest;
   TRY(collective_share_status(c, status));
   uint64_t need, lower;
   status = attempt(s, graph, least.budget, s->budget, &need, &lower);
+  if (status != NEAP_OVER_BUDGET) return status;
   /* Quick planning may miss what the search for the least has found. */
-  return status == NEAP_OVER_BUDGET ? attempt(s, graph, least.budget, NEAP_BUDGET_MIN, &need, &lower)
-                                    : status;
+  TRY(attempt(s, graph, least.budget, NEAP_BUDGET_MIN, &need, &lower));
+  status = need > s->budget ? fail_small(s, need) : NEAP_OK;
+  return collective_share_status(c, status);
 }
 
 /* Gives the arena that all pieces fit in: of plans that are within the budget the largest. */

@@ -130,4 +130,5 @@ def counted_peak(step):
     return peak
 
 
-main()
+if __name__ == "__main__":
+    main()

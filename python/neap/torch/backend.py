@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import copy
 import dataclasses
 import os
 import warnings
@@ -21,6 +20,9 @@ from neap._budget import parse as parse_budget
 
 from . import measure
 from .assemble import Assembly, Work, _Assembler
+from .by_shape import ByShape, Passes, Serving, interpreted, mark
+from .captured import CHEAP
+from .family import numbers_of
 from .graph import REPEATED, Call, Graph, View, build_graph, mark_passes, unread
 from .measure import Cost
 from .memory import Memory
@@ -28,7 +30,6 @@ from .plans import cached_plan
 from .program import generator_of
 from .trace import all_as_known, known_results
 
-MOST_SHAPES = 64  # programs that are kept of a graph with symbolic shapes
 OPTIONS = {"budget", "optimizer_bytes", "inductor", "planner", "seconds"}
 
 
@@ -127,12 +128,29 @@ def _boundary(
     read = [
         a.tensors[v.tensor] for v in forward_outputs if isinstance(v, View) and a.roles[a.tensors[v.tensor]] == "value"
     ]
+    # The forward pass makes all its draws, in their order: the last one's token.
+    read += [w.outputs[-1] for w in ahead if w.kind == "call" and graph.calls[w.index].random][-1:]
     made = list(dict.fromkeys(a.tensors[v.tensor] for v in tangents))
     boundary = Work(
         "boundary", -1, list(dict.fromkeys(read)), made, [], Cost(0.0), "boundary", "boundary", "forward", False
     )
     a.works = [*ahead, boundary, *behind]
     return a.finish("compiled graph", [], outputs), len(ahead)
+
+
+def _drawn(graph: Graph, tangents: list[View]) -> list[int]:
+    """Returns what random calls of the forward pass make, even where no output depends on it. Those of the backward pass are tagged
+    so by AOTAutograd; without tags, they come after the first call that depends on a tangent."""
+    behind = {view.tensor for view in tangents}
+    found, after = [], False
+    for call in graph.calls:
+        if not behind.isdisjoint(call.reads):
+            after = True
+            behind.update(call.makes, (new for _, new in call.changes))
+        tag = call.node.meta.get("partitioner_tag")
+        if call.random and not ("backward" in tag if tag else after):
+            found += [*call.makes, *(new for _, new in call.changes)]
+    return found
 
 
 def _read_again(call: Call) -> list[int]:
@@ -223,6 +241,8 @@ class _Emitter:
         else:
             new = self.graph.call_function(target or call.node.target, args, kwargs)
         new.meta.update(call.node.meta)
+        if target:  # the operator of a repeat leaves results out
+            new.meta["val"] = new.meta["val"][: len(target._schema.returns)]
         self.known[call.node] = new
         for user in call.node.users:
             if _is_result(user, self.bases) and not (user.args[1] in without and target):
@@ -249,10 +269,11 @@ def _redrawn(state: torch.Tensor, device: torch.device, target: Any, *args: Any,
 
 
 def _split(
-    graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, joint: GraphModule, count: int
+    graph: Graph, assembly: Assembly, plan: planner.Plan, boundary: int, joint: GraphModule, count: int, marked: bool
 ) -> tuple[GraphModule, GraphModule]:
     """Returns the schedule up to the boundary, and the rest, as fx graphs in the order of the schedule. The forward graph returns its
-    `count` outputs and then the values that the backward graph reads. The backward graph takes these and then the tangents."""
+    `count` outputs and then the values that the backward graph reads. The backward graph takes these and then the tangents. marked: the
+    first value that it takes is a `mark`."""
     schedule = [int(v) for v in plan.schedule]
     at = schedule.index(boundary)
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
@@ -288,6 +309,10 @@ def _split(
             anchors.append(tail.known[node])
         else:
             head.known[node] = forward.node_copy(node)
+    if marked:
+        made = forward.call_function(mark, (0,))
+        made.meta["val"] = mark(0)
+        bring(made).meta["neap_mark"] = True
     seen: set[int] = set()
     twice = {v for v, n in collections.Counter(schedule).items() if n > 1}
     repeated = {assembly.works[v].index for v in twice if assembly.works[v].kind == "call"}
@@ -297,8 +322,9 @@ def _split(
         if work.kind == "state":
             if work.index not in repeated:
                 return
-            own[work.index] = emitter.graph.call_function(_save_generator, (graph.device_of(graph.calls[work.index]),))
-            own[work.index].meta["val"] = torch.empty(0, dtype=torch.uint8)
+            device = graph.device_of(graph.calls[work.index])
+            own[work.index] = emitter.graph.call_function(_save_generator, (device,))
+            own[work.index].meta["val"] = _save_generator(device)
         elif work.kind == "call":
             call = graph.calls[work.index]
             if call.random and v in seen:
@@ -335,6 +361,24 @@ def _saved_bytes(fw: GraphModule, count: int) -> int:
 
 # ---- The backend ----
 
+REPLAN = 0.7  # as compile_step's `replan`
+
+
+class _Crooked(Exception):
+    """An output's strides are not those of a memory format."""
+
+
+def _crooked(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not value.is_contiguous(
+        memory_format=torch._prims_common.suggest_memory_format(value)
+    )
+
+
+def _boxed(module: GraphModule, _: Any) -> Callable[..., Any]:
+    run = interpreted(module)
+    run._boxed_call = True
+    return run
+
 
 def _partition(
     session: Session,
@@ -344,8 +388,10 @@ def _partition(
     static: Sequence[int],
     strict: bool,
     parameters: set[int] | None,
+    passes: Passes | None,
 ) -> tuple[GraphModule, GraphModule]:
-    """strict: as measure.measure. parameters: positions of inputs, where the program has other graphs; None: it has none."""
+    """strict: as measure.measure. parameters: positions of inputs, where the program has other graphs; None: it has none. passes: of a
+    graph with symbolic shapes, whose plans may serve."""
     placeholders = [n for n in joint.graph.nodes if n.op == "placeholder"]
     roles = [
         ("value" if is_tangent(n) else "parameter" if i in static else "input", n.name)
@@ -354,16 +400,19 @@ def _partition(
     graph = build_graph(joint, roles, own_inputs=False)
     forward_outputs, gradients = graph.outputs[:count], graph.outputs[count:]
     tangents = [v for n, v in zip(placeholders, graph.inputs, strict=True) if is_tangent(n) and v is not None]
-    mark_passes(graph, [v.tensor for v in forward_outputs if isinstance(v, View)])
+    mark_passes(graph, [*(v.tensor for v in forward_outputs if isinstance(v, View)), *_drawn(graph, tangents)])
+    serving = _serving(graph, passes, strict)
     cache = measure.Cache()
     try:
-        costs = measure.measure(graph, cache, strict=strict)
+        costs = serving.costs if serving is not None else measure.measure(graph, cache, strict=strict)
     finally:
         cache.close()
     assembly, boundary = _boundary(
         graph, costs, forward_outputs, gradients, tangents, bool(session.options.get("inductor")),
         _changeable(graph, parameters) if parameters is not None else set(),
     )  # fmt: skip
+    if serving is not None:
+        return _split(graph, assembly, serving.plan, boundary, joint, count, True)
     step = assembly.step
     budget = session.budget_for(inputs)
     chosen = session.options.get("planner", "auto"), session.options.get("seconds", 0.0)
@@ -379,7 +428,10 @@ def _partition(
             f"{plan.resident_bytes + plan.arena_bytes} of {step.keep_all_bytes} bytes",
             stacklevel=2,
         )
-    fw, bw = _split(graph, assembly, plan, boundary, joint, count)
+    if passes is not None:
+        sizes = [s.bytes for s in graph.storages]
+        passes.group.plans.append(Serving(numbers_of(graph).skeleton, sizes, costs, plan))
+    fw, bw = _split(graph, assembly, plan, boundary, joint, count, passes is not None)
     size, fraction = parse_budget(session.budget)
     planned = plan.resident_bytes + plan.arena_bytes
     asked = (
@@ -404,6 +456,22 @@ def _partition(
     return fw, bw
 
 
+def _serving(graph: Graph, passes: Passes | None, strict: bool) -> Serving | None:
+    """Returns the least plan of a larger shape that serves a graph; None if no plan does, or if a plan of its own is worth it."""
+    if passes is None or strict or not passes.group.fakes_are_right:
+        return None
+    skeleton, sizes = numbers_of(graph).skeleton, [s.bytes for s in graph.storages]
+    larger = [
+        p
+        for p in passes.group.plans
+        if p.skeleton == skeleton and all(a <= b for a, b in zip(sizes, p.sizes, strict=True))
+    ]
+    least = min(larger, key=lambda p: sum(p.sizes), default=None)
+    if least is None or (sum(sizes) < REPLAN * sum(least.sizes) and least.plan.overhead > CHEAP):
+        return None
+    return least
+
+
 def _tell_together(session: Session, size: int | None) -> None:
     """Warns if several graphs exceed the budget together: all forward passes run before the first backward pass."""
     graphs = session.graphs
@@ -421,20 +489,6 @@ def _tell_together(session: Session, size: int | None) -> None:
             "before it is wrapped, or give a smaller budget",
             stacklevel=2,
         )
-
-
-def _interpreted(gm: GraphModule, _: Any) -> Callable[..., Any]:
-    """Returns a function that runs the graph's calls in order and drops each tensor, inputs too, after its last read."""
-    gm.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
-    gm.recompile()
-    run = gm.forward
-
-    def call(args: list[Any]) -> Any:
-        with measure.below_autograd():
-            return run(args)
-
-    call._boxed_call = True
-    return call
 
 
 def neap_backend(
@@ -457,55 +511,21 @@ def neap_backend(
     _last = session
     inputs = frozenset(n.name for n in gm.graph.nodes if n.op == "placeholder")
     if any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in example_inputs):
-        return _by_shape(gm, session, inputs)
+        inductor = bool(session.options.get("inductor"))
+        return ByShape(
+            gm, lambda module, args, passes: _compiled(module, args, session, inputs, None if inductor else passes)
+        )
     return _compiled(gm, example_inputs, session, inputs)
 
 
-def _by_shape(gm: GraphModule, session: Session, inputs: frozenset[str]) -> Callable[..., Any]:
-    """Returns a function for a graph with symbolic shapes (dynamic=True), which compiles it for each new shape: a plan needs bytes,
-    and PyTorch's symbolic graphs do not give eager's bits at all lengths. The largest plan counts against the budget."""
-    known: collections.OrderedDict[Any, Callable[..., Any]] = collections.OrderedDict()
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    # PyTorch passes a float as a tensor, which the graph reads with item(). The graph of a shape has the number itself.
-    numbers = [
-        (n.name, placeholders.index(n.args[0]))
-        for n in gm.graph.nodes
-        if n.op == "call_method" and n.target == "item" and n.args[0] in placeholders
-    ]
-
-    def key_of(x: Any) -> Any:
-        return (x.shape, x.stride(), x.dtype, x.requires_grad) if isinstance(x, torch.Tensor) else x
-
-    def run(*args: Any) -> Any:
-        values = {name: args[i].item() for name, i in numbers}
-        key = (*map(key_of, args), *values.values(), torch.is_grad_enabled())
-        if key not in known:
-            known[key] = _compiled(_with_numbers(gm, values), args, session, inputs)
-            if len(known) > MOST_SHAPES:
-                known.popitem(last=False)
-        known.move_to_end(key)
-        return known[key](*args)
-
-    return run
-
-
-def _with_numbers(gm: GraphModule, values: dict[str, Any]) -> GraphModule:
-    """Returns a copy of a graph with numbers in place of nodes."""
-    new = copy.deepcopy(gm)
-    for node in list(new.graph.nodes):
-        if node.name in values:
-            for user in list(node.users):
-                user.args, user.kwargs = torch.fx.node.map_arg(
-                    (user.args, user.kwargs), lambda n, node=node: values[node.name] if n is node else n
-                )
-            new.graph.erase_node(node)
-    new.recompile()
-    return new
-
-
 def _compiled(
-    gm: GraphModule, example_inputs: Sequence[Any], session: Session, inputs: frozenset[str]
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    session: Session,
+    inputs: frozenset[str],
+    passes: Passes | None = None,
 ) -> Callable[..., Any]:
+    """passes: take the passes of a graph with symbolic shapes; None: the graph has one shape."""
     options = session.options
     strict = False
     reason = getattr(gm, "compile_subgraph_reason", None)
@@ -521,27 +541,45 @@ def _compiled(
         **__: Any,
     ) -> Any:
         static = list(static_lifetime_input_indices or ())
-        return _partition(session, inputs, joint, num_fwd_outputs, static, strict, parameters)
+        if passes is not None:
+            passes.outputs = num_fwd_outputs
+            outputs = next(n for n in joint.graph.nodes if n.op == "output").args[0][:num_fwd_outputs]
+            if not guessing and any(_crooked(n.meta["val"]) for n in outputs if isinstance(n, Node)):
+                raise _Crooked
+        return _partition(session, inputs, joint, num_fwd_outputs, static, strict, parameters, passes)
 
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config as functorch
 
+    forward, backward = (passes.forward, passes.backward) if passes is not None else (_boxed, _boxed)
     compiled = aot_autograd(
-        fw_compiler=_interpreted, bw_compiler=_interpreted, inference_compiler=_interpreted, partition_fn=partition
+        fw_compiler=forward, bw_compiler=backward, inference_compiler=forward, partition_fn=partition
     )
+    # Whether AOTAutograd gives gradients of outputs the strides of the outputs at the captured shape, or only their memory format.
+    guessing = passes is None
     while True:
         try:
-            with all_as_known() if known_results else contextlib.nullcontext():
+            with (
+                all_as_known() if known_results else contextlib.nullcontext(),
+                functorch.patch(
+                    guess_tangent_strides_as_outputs=guessing, force_non_lazy_backward_lowering=passes is not None
+                ),
+            ):
                 return (
                     _by_inductor(gm, example_inputs, partition)
                     if options.get("inductor")
                     else compiled(gm, example_inputs)
                 )
+        except _Crooked:
+            guessing, passes.serves_others = True, False
         except measure.FakeIsWrong as wrong:
             # AOTAutograd traces the graph again, with what the operators really give.
             if strict and wrong.key in known_results:
                 raise
             known_results[wrong.key] = wrong.real
             strict = True
+            if passes is not None:
+                passes.group.fakes_are_right = False
 
 
 def _by_inductor(gm: GraphModule, example_inputs: Sequence[Any], partition: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ NUMBERS = (int, float, bool)
 MOST_HASHED = 1 << 20  # bytes of the largest constant whose content is compared
 
 
-def _tree(x: Any, numbers: list[Any], rest: list[Any]) -> None:
+def divide(x: Any, numbers: list[Any], rest: list[Any]) -> None:
     """Divides an argument into numbers and the rest, always in the same order."""
     if isinstance(x, View):
         rest.append((x.tensor, len(x.size), x.dtype))
@@ -34,23 +34,24 @@ def _tree(x: Any, numbers: list[Any], rest: list[Any]) -> None:
     elif isinstance(x, (list, tuple)):
         rest.append((type(x).__name__, len(x)))
         for y in x:
-            _tree(y, numbers, rest)
+            divide(y, numbers, rest)
     elif isinstance(x, dict):
         rest.append(tuple(x))
         for y in x.values():
-            _tree(y, numbers, rest)
+            divide(y, numbers, rest)
     else:
         rest.append(repr(x))
 
 
-def _content(constant: Any) -> Any:
+def content(constant: Any) -> Any:
     if not isinstance(constant, torch.Tensor):
         return repr(constant)
     size = constant.untyped_storage().nbytes()
     if type(constant) is not torch.Tensor or constant.device.type != "cpu" or size > MOST_HASHED:
         return id(constant)
-    flat = torch.empty(0, dtype=torch.uint8).set_(constant.untyped_storage())
-    return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
+    with torch.utils._python_dispatch._disable_current_modes():  # AOTAutograd's, while it compiles
+        flat = torch.empty(0, dtype=torch.uint8).set_(constant.untyped_storage())
+        return hashlib.sha256(flat.numpy().tobytes()).hexdigest()
 
 
 @dataclasses.dataclass
@@ -60,37 +61,43 @@ class Numbers:
     skeleton: str
     vector: list[Any]
 
+    @staticmethod
+    def of(rest: list[Any], vector: list[Any]) -> Numbers:
+        return Numbers(hashlib.sha256(repr(rest).encode()).hexdigest(), vector)
+
 
 def numbers_of(graph: Graph) -> Numbers:
     numbers: list[Any] = [s.bytes for s in graph.storages]
     rest: list[Any] = [
-        (s.role, s.device, s.source if s.role != "constant" else _content(s.source)) for s in graph.storages
+        (s.role, s.device, s.source if s.role != "constant" else content(s.source)) for s in graph.storages
     ]
     rest += [(t.storage, t.version) for t in graph.tensors]
     for call in graph.calls:
         rest.append(
             (str(call.target), call.reads, call.makes, call.changes, call.random, call.statistics, call.backward)
         )
-        _tree((call.args, call.kwargs, call.results), numbers, rest)
-    _tree((graph.inputs, graph.outputs), numbers, rest)
-    return Numbers(hashlib.sha256(repr(rest).encode()).hexdigest(), numbers)
+        divide((call.args, call.kwargs, call.results), numbers, rest)
+    divide((graph.inputs, graph.outputs), numbers, rest)
+    return Numbers.of(rest, numbers)
 
 
-class _Filler:
-    """Puts the numbers of a vector back where _tree took them."""
+class Filler:
+    """Puts the numbers of a vector back where divide took them."""
 
     def __init__(self, vector: list[Any], at: int):
         self.vector, self.at = vector, at
 
+    def take(self, count: int) -> list[Any]:
+        """Returns the next `count` numbers."""
+        self.at += count
+        return self.vector[self.at - count : self.at]
+
     def fill(self, x: Any) -> Any:
         if isinstance(x, View):
-            n, at = len(x.size), self.at
-            self.at += 2 * n + 1
-            v = self.vector
-            return View(x.tensor, tuple(v[at : at + n]), tuple(v[at + n : at + 2 * n]), v[at + 2 * n], x.dtype)
+            size, stride = self.take(len(x.size)), self.take(len(x.size))
+            return View(x.tensor, tuple(size), tuple(stride), *self.take(1), x.dtype)
         if isinstance(x, NUMBERS):
-            self.at += 1
-            return self.vector[self.at - 1]
+            return self.take(1)[0]
         if isinstance(x, (list, tuple)):
             return type(x)(map(self.fill, x)) if not hasattr(x, "_make") else type(x)._make(map(self.fill, x))
         if isinstance(x, dict):
@@ -106,7 +113,7 @@ class Template:
         self.starts = [len(graph.storages)]  # position of each call's first number; last, that of inputs and outputs
         for call in graph.calls:
             count: list[Any] = []
-            _tree((call.args, call.kwargs, call.results), count, [])
+            divide((call.args, call.kwargs, call.results), count, [])
             self.starts.append(self.starts[-1] + len(count))
 
     def at(self, vector: list[Any], share: bool = True) -> Graph:
@@ -121,9 +128,9 @@ class Template:
             if share and own[begin:end] == vector[begin:end]:
                 calls.append(call)
                 continue
-            args, kwargs, results = _Filler(vector, begin).fill((call.args, call.kwargs, call.results))
+            args, kwargs, results = Filler(vector, begin).fill((call.args, call.kwargs, call.results))
             calls.append(dataclasses.replace(call, args=args, kwargs=kwargs, results=results))
-        inputs, outputs = _Filler(vector, self.starts[-1]).fill((graph.inputs, graph.outputs))
+        inputs, outputs = Filler(vector, self.starts[-1]).fill((graph.inputs, graph.outputs))
         return dataclasses.replace(graph, storages=storages, calls=calls, inputs=inputs, outputs=outputs)
 
     def plain_numbers(self) -> set[int]:
@@ -136,7 +143,7 @@ class Template:
         return set(found)
 
     def inputs_at(self, vector: list[Any]) -> list[View | None]:
-        return _Filler(vector, self.starts[-1]).fill(self.graph.inputs)
+        return Filler(vector, self.starts[-1]).fill(self.graph.inputs)
 
 
 def _take_plain(x: Any, found: list[int]) -> None:

@@ -14,8 +14,9 @@ import torch
 DOORS = ("step", "backend", "fuse")
 
 # What a program's SETTINGS say: rows and steps, and these. `more`: rows more than `rows`, each in a step of its own; `lengths`: they
-# are prepared together. `evaluate`: "between" steps, or all later ones in that "mode". `schedule`: rates halve. `whole`: the backend
-# compiles loss_fn, not the model. `number`: the extras have a number. A budget below 1 is a place between least and everything.
+# are prepared together, and the backend's shapes are dynamic. `evaluate`: "between" steps, or all later ones in that "mode". `schedule`:
+# rates halve. `whole`: the backend compiles loss_fn, not the model. `number`: the extras have a number. A budget below 1 is a place
+# between least and everything.
 PLAIN = {
     "micro_batches": 1, "clip_norm": None, "clip_value": None, "more": [], "lengths": False, "evaluate": "", "schedule": False, "whole": False,
     "number": False, "budget": "max", "steps": 1,
@@ -327,9 +328,11 @@ def _compiled(scope: dict[str, Any], backend: Any, options: dict[str, Any] | Non
     torch._dynamo.reset()
     run = Trained(scope, compiled=True)
     model, loss_fn = run.model, scope["loss_fn"]
+    dynamic = backend == "neap" and bool(run.settings["lengths"] and run.settings["more"])
+    how = {"backend": backend, "options": options, "dynamic": dynamic}
     if run.settings["whole"]:
-        return run.eager(loss_fn=torch.compile(loss_fn, backend=backend, options=options, dynamic=False))
-    return run.eager(model=torch.compile(model, backend=backend, options=options, dynamic=False))
+        return run.eager(loss_fn=torch.compile(loss_fn, **how))
+    return run.eager(model=torch.compile(model, **how))
 
 
 def _by_neap(scope: dict[str, Any], notes: dict[str, Any]) -> Trained:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import itertools
 import random
 import threading
 import warnings
@@ -548,9 +549,7 @@ def test_the_backend_takes_shapes_that_change(dynamic):
     from neap.torch.backend import neap_backend
 
     torch._dynamo.reset()
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True, dropout=0.0)
-    model = nn.Sequential(nn.Embedding(WORDS, 32), layer, nn.Linear(32, WORDS))
+    model = encoder().eval()
     other = copy.deepcopy(model)
     run = torch.compile(mean_of, backend=neap_backend, options={"budget": "min"}, dynamic=dynamic)
     a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
@@ -561,6 +560,135 @@ def test_the_backend_takes_shapes_that_change(dynamic):
             loss.backward()
             o.step()
             o.zero_grad()
+        assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+    torch._dynamo.reset()
+
+
+class Unread(nn.Module):
+    """Draws numbers that no output depends on, from a buffer that it changes afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        F.dropout(torch.where(self.count > 1, x, x * 0.5), 0.3, True, inplace=True)
+        self.count.add_(1)
+        return F.dropout(self.layer(x).relu(), 0.3, True)
+
+
+@pytest.mark.parametrize("budget", ["max", "min"])
+def test_the_backend_draws_all_in_the_forward_pass(budget):
+    """At the least budget the unread draw ran in the backward pass: after the caller's own draws, and from a changed buffer."""
+    from neap.torch.backend import neap_backend
+
+    results = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Unread()
+        run = (
+            torch.compile(model, backend=neap_backend, options={"budget": budget}, dynamic=True) if compiled else model
+        )
+        found = []
+        for rows in (4, 4, 6):
+            loss = run(torch.randn(rows, 8)).square().sum()
+            found += [torch.rand(3), loss.detach()]
+            loss.backward()
+        results.append([*found, *(p.grad for p in model.parameters()), torch.get_rng_state()])
+    assert all(map(torch.equal, *results))
+
+
+class _Counting:
+    """Counts the captures of the backend."""
+
+    def __init__(self, monkeypatch):
+        from neap.torch import backend
+
+        self.count, compiled = 0, backend._compiled
+
+        def counted(*args):
+            self.count += 1
+            return compiled(*args)
+
+        monkeypatch.setattr(backend, "_compiled", counted)
+
+
+@pytest.mark.parametrize("budget", ["max", pytest.param("70%", marks=pytest.mark.long), "min"])
+def test_the_backend_at_lengths_between_captured_ones(monkeypatch, budget):
+    """Eager's bits with two forward passes of different lengths before their backward passes, and with dropout; few captures."""
+    from neap.torch.backend import neap_backend
+
+    torch._dynamo.reset()
+    model = encoder()
+    other = copy.deepcopy(model)
+    captures = _Counting(monkeypatch)
+    run = torch.compile(mean_of, backend=neap_backend, options={"budget": budget}, dynamic=True)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    lengths = [40, 24, 32, 28, 36, 30, 26, 33, 38, 25, 31, 30, 37]
+    for step, pair in enumerate(itertools.pairwise(lengths)):
+        for loss_fn, m, o in ((run, model, a), (mean_of, other, b)):
+            torch.manual_seed(step)
+            first, second = [loss_fn(m, *of_length(n)) for n in pair]
+            first.backward()
+            second.backward()
+            o.step()
+            o.zero_grad()
+        assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+    assert budget != "max" or captures.count <= 7  # below, a small length may have a plan of its own
+    torch._dynamo.reset()
+
+
+def several_outputs(model, x, y):
+    h = model[1](model[0](x))
+    return model[2](h), h.transpose(1, 2), (h[:, 0] * y.sum(1, keepdim=True)), y.view(-1)
+
+
+def test_outputs_of_the_backend_at_lengths_between():
+    """Outputs that share memory with one another or with an input, that are transposed, that nothing reads."""
+    from neap.torch.backend import neap_backend
+
+    torch._dynamo.reset()
+    model = encoder().eval()
+    other = copy.deepcopy(model)
+    run = torch.compile(several_outputs, backend=neap_backend, options={"budget": "max"}, dynamic=True)
+    for n in (40, 24, 32, 28, 36, 30, 26, 33):
+        results, batch = [], of_length(n)
+        for f, m in ((run, model), (several_outputs, other)):
+            outputs = f(m, *batch)
+            (outputs[0].sum() + (outputs[1] * outputs[1]).sum()).backward()
+            results.append([*(o.detach() for o in outputs), *(p.grad for p in m.parameters())])
+        assert all(map(torch.equal, *results))
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("moving", ["batch", "both", "number"])
+def test_other_sizes_of_the_backend_that_change(monkeypatch, moving):
+    """The number of rows, two sizes at once, a number beside the sizes; with running statistics and without gradients, too."""
+    from neap.torch.backend import neap_backend
+
+    def loss_of(m, x, k):
+        return m(x).square().mean() + x[:, :k].sum()
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(3, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.Conv1d(8, 4, 3))
+    other = copy.deepcopy(model)
+    run = torch.compile(loss_of, backend=neap_backend, options={"budget": "min"}, dynamic=True)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    for n in (40, 24, 32, 28, 36, 30, 26, 33, 39, 30):
+        x = torch.randn(n, 3, 2 * n if moving == "both" else 20)
+        k = 1 + n % 2 if moving == "number" else 2
+        found = []
+        for loss_fn, m, o in ((run, model, a), (loss_of, other, b)):
+            loss = loss_fn(m, x, k)
+            loss.backward()
+            o.step()
+            o.zero_grad()
+            with torch.no_grad():
+                found.append((loss, loss_fn(m, x[: n // 2], k)))
+        assert all(map(torch.equal, *found))
         assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
     torch._dynamo.reset()
 

@@ -1,0 +1,311 @@
+"""A compiled graph with symbolic shapes: compiled at a few of its shapes, and written for those between.
+
+A plan needs bytes, and PyTorch's symbolic graphs do not give eager's bits at all lengths. So AOTAutograd compiles such a graph for one
+shape at a time. The passes that it makes are fx graphs, and so a skeleton and a vector of numbers (family.py). Where four captured
+lengths lie around a new one, the passes of the new one are those of a captured one with other numbers, and AOTAutograd's callable of the
+captured one runs them. Their first run compares the sizes of all results with the fitted ones."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph as FxGraph
+from torch.fx import GraphModule, Node
+
+import neap as planner
+
+from . import measure
+from .family import Filler, Numbers, content, divide
+from .kinds import Kind, Place
+
+MOST_SHAPES = 64  # shapes of a graph that are kept
+
+
+def mark(number: int) -> torch.Tensor:
+    """Returns an empty tensor, saved for the backward pass, whose size tells the number of the shape that the forward pass ran."""
+    return torch.empty(0, number)
+
+
+def is_mark(node: Node) -> bool:
+    return node.op == "call_function" and node.target is mark
+
+
+def interpreted(module: GraphModule) -> Callable[[list[Any]], Any]:
+    """Returns a function that runs a graph's calls in order and drops each tensor, inputs too, after its last read."""
+    module.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
+    module.recompile()
+    run = module.forward
+
+    def call(args: list[Any]) -> Any:
+        with measure.below_autograd():
+            return run(args)
+
+    return call
+
+
+def _made(node: Node) -> list[Any]:
+    """Returns the values of a node's results, by position."""
+    value = node.meta.get("val")
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _memory(nodes: Sequence[Any]) -> list[int]:
+    """Returns the identity of the storage of each tensor among the values of different nodes."""
+    values = [v for n in dict.fromkeys(n for n in nodes if isinstance(n, Node)) for v in _made(n)]
+    return [v.untyped_storage()._cdata for v in values if isinstance(v, torch.Tensor)]
+
+
+class _Checking(torch.fx.Interpreter):
+    """Runs a pass, and compares the sizes of all results with those that were fitted. A result that is not asked for may be None."""
+
+    def __init__(self, root: GraphModule, graph: FxGraph, sizes: dict[Node, list[torch.Size | None]]):
+        super().__init__(root, graph=graph)
+        self.sizes = sizes
+
+    def run_node(self, node: Node) -> Any:
+        result = super().run_node(node)
+        if node.op == "call_function":
+            given = result if isinstance(result, (list, tuple)) else [result]
+            for x, size in zip(given, self.sizes[node], strict=False):
+                if isinstance(x, torch.Tensor) and size is not None and x.shape != size:
+                    raise RuntimeError(
+                        f"neap: internal fault: {node.target} gives {list(x.shape)} and not {list(size)} at a length that was not captured; please report it"
+                    )
+        return result
+
+
+class _Written:
+    """A pass of one shape: the graph of a captured one with other numbers."""
+
+    def __init__(self, module: GraphModule, filler: Filler, number: int):
+        graph, known, sizes = FxGraph(), {}, {}
+        for node in module.graph.nodes:
+            args, kwargs = torch.fx.node.map_arg(filler.fill((node.args, node.kwargs)), known.__getitem__)
+            new = graph.create_node(node.op, node.target, (number,) if is_mark(node) else args, kwargs, node.name)
+            known[node], sizes[new] = new, []
+            for value in _made(node):
+                known_size = isinstance(value, torch.Tensor)
+                sizes[new].append(torch.Size(filler.take(value.dim())) if known_size else None)
+                filler.take((1 + (value.dim() if node.op == "placeholder" else 0)) if known_size else 0)
+            if is_mark(node):
+                sizes[new] = []
+        self.module, self.graph = module, graph
+        self.checking: _Checking | None = _Checking(module, graph, sizes)
+        self.run: Callable[[list[Any]], Any] | None = None
+
+    def __call__(self, args: list[Any]) -> Any:
+        if self.checking is not None:
+            with measure.below_autograd():
+                results = self.checking.boxed_run(args)
+            self.checking = None
+            return results
+        if self.run is None:  # most shapes of a text run once
+            self.run = interpreted(GraphModule(self.module, self.graph))
+        return self.run(args)
+
+
+class Passes:
+    """The forward pass, and the backward pass if there is one, of all shapes with one skeleton. AOTAutograd's callable of the shape that
+    was captured first, number 0, runs them all."""
+
+    given = ()  # numbers of the batch that each call passes: none
+
+    def __init__(self, group: Group):
+        self.group = group
+        self.modules: dict[str, GraphModule] = {}
+        self.call: Callable[..., Any] | None = None  # AOTAutograd's
+        self.serves_others = True
+        self.outputs: int | None = None  # of the forward pass, before what it saves; None: all
+        self.places: list[Place] = []  # by number
+        self.runs: collections.OrderedDict[int, dict[str, Callable[[list[Any]], Any]]] = collections.OrderedDict(
+            {0: {}}
+        )
+        self.now = 0  # the number of the shape that runs forward
+
+    # ---- The compilers of AOTAutograd ----
+
+    def forward(self, module: GraphModule, _: Any) -> Callable[..., Any]:
+        return self._take("forward", module, lambda args: self.now)
+
+    def backward(self, module: GraphModule, _: Any) -> Callable[..., Any]:
+        marks = [i for i, n in enumerate(module.graph.find_nodes(op="placeholder")) if n.meta.get("neap_mark")]
+        self.serves_others = self.serves_others and len(marks) == 1
+        return self._take("backward", module, lambda args: args[marks[0]].shape[1] if marks else 0)
+
+    def _take(self, name: str, module: GraphModule, number: Callable[[list[Any]], int]) -> Callable[..., Any]:
+        self.modules[name] = module
+        self.runs[0][name] = interpreted(module)
+
+        def call(args: list[Any]) -> Any:
+            return self._runs_of(number(args))[name](args)
+
+        call._boxed_call = True
+        return call
+
+    def finish(self, call: Callable[..., Any], args: Sequence[Any], place: Place) -> None:
+        """Ends the compilation of the first shape, whose arguments are `args`."""
+        self.call = call
+        self.places.append(place)
+        if "forward" not in self.modules or (self.outputs is not None and "backward" not in self.modules):
+            self.serves_others = False
+            return
+        numbers: list[Any] = [x for x in args if isinstance(x, int)]
+        rest: list[Any] = []
+        self.bytes: list[int] = []  # positions in the vector
+        self.inputs: list[tuple[int, int]] = []  # position of the size and stride of each tensor, and its rank
+        self.first = len(numbers)
+        for name, module in self.modules.items():
+            names = {node: f"%{i}" for i, node in enumerate(module.graph.nodes)}
+            for node in module.graph.nodes:
+                rest.append(
+                    (node.op, content(getattr(module, node.target)) if node.op == "get_attr" else str(node.target))
+                )
+                divide(torch.fx.node.map_arg((node.args, node.kwargs), names.__getitem__), numbers, rest)
+                for value in _made(node):
+                    if not isinstance(value, torch.Tensor):
+                        rest.append(type(value))
+                        continue
+                    rest.append((value.dtype, str(value.device), value.dim()))
+                    if name == "forward" and node.op == "placeholder":
+                        self.inputs.append((len(numbers), value.dim()))
+                    numbers += [*value.shape, *(value.stride() if node.op == "placeholder" else ())]
+                    self.bytes.append(len(numbers))
+                    numbers.append(value.untyped_storage().nbytes())
+        self.numbers = Numbers.of(rest, numbers)
+        self.largest = [numbers]  # the vectors of captured shapes
+        # AOTAutograd makes outputs that share memory anew, and gives them the sizes of the captured shape.
+        nodes = list(self.modules["forward"].graph.nodes)
+        outputs = _memory(nodes[-1].args[0][: self.outputs])
+        others = _memory([n for n in nodes if n.op == "placeholder"])
+        apart = len({*outputs, *others}) == len(outputs) + len(set(others))
+        self.serves_others = self.serves_others and apart and self.lies_as(numbers, place.shapes, place.strides)
+
+    # ---- Shapes ----
+
+    def lies_as(self, vector: list[Any], shapes: Any, strides: Any) -> bool:
+        """Returns whether the arguments have these shapes and strides by the numbers of a vector, the last "shape" being their integers,
+        and whether a captured shape has no smaller result."""
+        inputs = [(tuple(vector[i : i + n]), tuple(vector[i + n : i + 2 * n])) for i, n in self.inputs]
+        return [*inputs, (tuple(vector[: self.first]), ())] == list(zip(shapes, strides, strict=True)) and any(
+            all(vector[i] <= captured[i] for i in self.bytes) for captured in self.largest
+        )
+
+    def number_of(self, place: Place) -> int:
+        """Returns the number of a shape, an own one for each call."""
+        self.places.append(place)
+        return len(self.places) - 1
+
+    def _runs_of(self, number: int) -> dict[str, Callable[[list[Any]], Any]]:
+        if number not in self.runs:
+            passes, vector = self.group.kind.find(self.places[number]) or (None, [])
+            if passes is not self:
+                raise RuntimeError(
+                    "neap: internal fault: the passes of a shape are not known any more; please report it"
+                )
+            filler = Filler(vector, self.first)
+            self.runs[number] = {name: _Written(module, filler, number) for name, module in self.modules.items()}
+            if len(self.runs) > MOST_SHAPES:
+                self.runs.popitem(last=False)
+        self.runs.move_to_end(number)
+        return self.runs[number]
+
+
+@dataclasses.dataclass
+class Serving:
+    """A plan for one shape, which serves all shapes with the same calls that are not larger."""
+
+    skeleton: str
+    sizes: list[int]  # of the joint graph's storages
+    costs: list[measure.Cost]
+    plan: planner.Plan
+
+
+class Group:
+    """Shapes of a graph that differ in their sizes only."""
+
+    def __init__(self, signature: Any):
+        self.kind = Kind([signature], [])
+        self.plans: list[Serving] = []
+        self.fakes_are_right = True  # no operator of a captured shape gave another size or stride than PyTorch foretold
+
+    def forget(self) -> None:
+        """Drops the shapes that were captured first, where very many were."""
+        kind = self.kind
+        while len(kind.captured) > MOST_SHAPES:
+            passes, _ = kind.captured.pop(next(iter(kind.captured)))
+            kind.fits.clear()
+            if all(other is not passes for other, _ in kind.captured.values()):
+                kind.steps.pop(passes.numbers.skeleton, None)
+
+
+class ByShape:
+    """Runs a graph at any of its shapes. compile: captures a graph for the arguments; sets what passes need."""
+
+    def __init__(
+        self, module: GraphModule, compile: Callable[[GraphModule, Sequence[Any], Passes], Callable[..., Any]]
+    ):
+        self.module, self.compile = module, compile
+        self.groups: dict[Any, Group] = {}
+        self.known: collections.OrderedDict[Any, tuple[Passes, int]] = collections.OrderedDict()
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        # PyTorch passes a float as a tensor, which the graph reads with item(). The graph of a shape has the number itself.
+        self.numbers = [
+            (n.name, placeholders.index(n.args[0]))
+            for n in module.graph.nodes
+            if n.op == "call_method" and n.target == "item" and n.args[0] in placeholders
+        ]
+
+    def __call__(self, *args: Any) -> Any:
+        values = {name: args[i].item() for name, i in self.numbers}
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]
+        integers = tuple(x for x in args if isinstance(x, int))
+        place = Place((*(tuple(t.shape) for t in tensors), integers), (*(t.stride() for t in tensors), ()), 1, ())
+        signature = (
+            *((t.dim(), t.dtype, t.device, t.requires_grad) for t in tensors),
+            *(x for x in args if not isinstance(x, (torch.Tensor, int))), *values.values(), torch.is_grad_enabled(),
+        )  # fmt: skip
+        key = place, signature
+        if key not in self.known:
+            self.known[key] = self._find(args, values, place, signature)
+            if len(self.known) > MOST_SHAPES:
+                self.known.popitem(last=False)
+        self.known.move_to_end(key)
+        passes, passes.now = self.known[key]
+        return passes.call(*args)
+
+    def _find(self, args: Sequence[Any], values: dict[str, Any], place: Place, signature: Any) -> tuple[Passes, int]:
+        group = self.groups.setdefault(signature, Group(signature))
+        found = group.kind.find(place)
+        if found is not None:
+            return found[0], found[0].number_of(place)
+        passes = Passes(group)
+        passes.finish(self.compile(_with_numbers(self.module, values), args, passes), args, place)
+        if not passes.serves_others or not group.fakes_are_right:
+            return passes, 0
+        vector = passes.numbers.vector
+        same = group.kind.steps.setdefault(passes.numbers.skeleton, passes)
+        group.kind.add(place, same, vector)
+        group.forget()
+        if same is passes:
+            return passes, 0
+        same.largest.append(vector)
+        return same, same.number_of(place)
+
+
+def _with_numbers(module: GraphModule, values: dict[str, Any]) -> GraphModule:
+    """Returns a copy of a graph with numbers in place of nodes."""
+    new = copy.deepcopy(module)
+    for node in list(new.graph.nodes):
+        if node.name in values:
+            for user in list(node.users):
+                user.args, user.kwargs = torch.fx.node.map_arg(
+                    (user.args, user.kwargs), lambda n, node=node: values[node.name] if n is node else n
+                )
+            new.graph.erase_node(node)
+    new.recompile()
+    return new

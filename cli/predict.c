@@ -57,14 +57,15 @@ static bool is_model(const char *operand) {
   return neap_model_is_file(operand) && (size_t)length < sizeof state && stat(state, &status) != 0;
 }
 
-static int check_needed(const struct verb *verb, const struct settings *s, bool of_run) {
+/* A run has a model, weights and data, a model its weights. */
+static int check_needed(const struct verb *verb, const struct settings *s, bool operand, bool model) {
   const struct {
     const char *name, *value;
   } needed[] = {{"--model", s->a.options.model},
                 {"--weights", s->weights},
                 {"--data", s->a.options.data},
                 {"-o", s->out}};
-  for (size_t i = of_run ? 2 : 0; i < sizeof needed / sizeof *needed; i++)
+  for (size_t i = !operand ? 0 : model ? 2 : 3; i < sizeof needed / sizeof *needed; i++)
     if (needed[i].value == NULL) return report_usage(verb, "%s is missing", needed[i].name);
   struct stat status;
   if (s->weights != NULL && stat(s->weights, &status) == 0 && S_ISDIR(status.st_mode))
@@ -72,7 +73,7 @@ static int check_needed(const struct verb *verb, const struct settings *s, bool 
         verb,
         "--weights %s is a folder; name a weights-*.safetensors in it, or give the folder without --weights",
         s->weights);
-  return of_run ? EXIT_DONE : check_use(verb, &s->a);
+  return operand && !model ? EXIT_DONE : check_use(verb, &s->a);
 }
 
 /* With the model, its shape and the arithmetic of `run`, which may be the verb's own arguments. */
@@ -83,6 +84,7 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
                                   .best = s->a.options.best,
                                   .weights = s->weights,
                                   .data = s->a.options.data,
+                                  .run = run,
                                   .out = s->out,
                                   .output = s->output,
                                   .training_records = s->training,
@@ -101,6 +103,7 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
   if (status == NEAP_OVER_BUDGET && result.smallest_budget > 0) tell_smallest(&s->a, result.smallest_budget);
   if (status != NEAP_OK) return report_failure(verb, status);
   s->a.options.model = options.model;
+  if (s->a.options.data == NULL) s->a.options.data = run->data;
   if (s->a.json) return print_json(add_run(result_json(s, &result), folder, NULL));
   print_result(s, &result);
   return EXIT_DONE;
@@ -115,8 +118,7 @@ int run_predict(const struct verb *verb, int count, char **arguments) {
   int result = EXIT_DONE;
   if (model && set_setting(&s.a, neap_setting_find("model"), folder) != NEAP_OK)
     return report_failure(verb, NEAP_INVALID_ARGUMENT);
-  result = check_needed(verb, &s, folder != NULL);
-  if (model && result == EXIT_DONE) result = check_use(verb, &s.a);
+  result = check_needed(verb, &s, folder != NULL, model);
   if (model) folder = NULL;
   if (result == EXIT_DONE && folder != NULL) result = read_run(verb, folder, &s.a, &run);
   if (result != EXIT_DONE) return result;

@@ -309,6 +309,9 @@ typedef struct neap_predict_options {
   /* A ready-made model, a file of safetensors, a data set. A language model of a file needs no weights: it
    * uses its own, and its tokenizer and classes if the data are texts ("csv:FILE,text=COLUMN"). */
   const char *model, *weights, *data;
+  /* If `data` is NULL: the options of the run, whose data are taken, divided into parts as for its training.
+   */
+  const neap_train_options *run;
   /* A run's folder; its weights are used if `weights` is NULL. Its encoding of records is used, too, so the
    * data need no labels: "images:" a folder of pictures, "csv:" a table, "npy:" records. */
   const char *checkpoint;

@@ -16,6 +16,17 @@ static neap_status find_any_length(const char *model, int64_t length, bool *any)
   return NEAP_OK;
 }
 
+struct data_choice data_of_run(const neap_train_options *run, int threads) {
+  return (struct data_choice){.model = run->model,
+                              .name = run->data,
+                              .shape = &run->shape,
+                              .threads = threads,
+                              .own = run->source,
+                              .chat = {.template_name = run->chat_template,
+                                       .train_on_prompt = run->train_on_prompt,
+                                       .skip_long = run->long_records == NEAP_LONG_SKIP}};
+}
+
 neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   neap_model_options usual;
   const neap_model_options *asked = choice->shape;

@@ -16,6 +16,9 @@ struct data_choice {
   bool one_length; /* all records get one length, even if the model could take shorter ones */
 };
 
+/* Returns the data that a run learns from, with what its options say of conversations, but not packed. */
+struct data_choice data_of_run(const neap_train_options *run, int threads);
+
 /* Opens data for a model. Synthetic data have the shape asked for, or else the model's usual one. Free with
  * loader_close, whatever the status. */
 neap_status open_data(const struct data_choice *choice, struct loader *loader);

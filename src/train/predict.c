@@ -22,6 +22,7 @@ struct prediction {
   const char *weights;
   struct prediction_rows rows;
   const neap_predict_options *options;
+  const char *data_name;
   struct loader data;
   enum split split;
   neap_model_options asked, shape;
@@ -77,7 +78,7 @@ static neap_status describe_images(struct prediction *p, const neap_model_option
   memcpy(p->encoding.shape, usual->image, sizeof p->encoding.shape);
   memcpy(p->encoding.mean, pixels.mean, sizeof p->encoding.mean);
   memcpy(p->encoding.deviation, pixels.deviation, sizeof p->encoding.deviation);
-  if (strncmp(p->options->data, "images:", 7) == 0) *encoding = &p->encoding;
+  if (strncmp(p->data_name, "images:", 7) == 0) *encoding = &p->encoding;
   return NEAP_OK;
 }
 
@@ -102,7 +103,7 @@ static neap_status describe_model(struct prediction *p, const struct encoding **
   }
   p->encoding = (struct encoding){.source = "csv", .input = "tokens", .rank = 1, .table = table};
   if (kind == TASK_IMAGES) return describe_images(p, &usual, &labels, encoding);
-  if (strncmp(o->data, "csv:", 4) == 0) *encoding = &p->encoding;
+  if (strncmp(p->data_name, "csv:", 4) == 0) *encoding = &p->encoding;
   return NEAP_OK;
 }
 
@@ -114,33 +115,50 @@ static neap_status load_weights(const struct prediction *p) {
   return session_need_finite(p->session, p->weights);
 }
 
+/* Returns the data that are named, as records of the run's encoding, or else the run's own, in its parts. */
+static struct data_choice choose_data(const struct prediction *p, const struct encoding *encoding) {
+  const neap_predict_options *o = p->options;
+  const int threads = team_size(o->session.threads);
+  struct data_choice choice = {.name = o->data, .threads = threads, .encoding = encoding};
+  if (o->data == NULL) choice = data_of_run(o->run, threads);
+  choice.model = o->model;
+  choice.shape = &p->asked;
+  choice.one_length = true;
+  return choice;
+}
+
+static neap_status check_options(const neap_predict_options *o) {
+  const bool data = o->data != NULL || (o->run != NULL && (o->run->data != NULL || o->run->source != NULL));
+  const bool weights = o->weights != NULL || o->checkpoint != NULL ||
+                       (o->model != NULL && model_language_path(o->model) != NULL);
+  RETURN_IF(o->model == NULL || !weights || !data || o->out == NULL, NEAP_INVALID_ARGUMENT,
+            "predict: give a model, weights or a checkpoint, data and a file to write");
+  return NEAP_OK;
+}
+
 /* The data, and the model's graph for their shape. */
 static neap_status open_graph(struct prediction *p) {
   const neap_predict_options *o = p->options;
   const struct encoding *encoding;
-  const bool own = o->model != NULL && model_language_path(o->model) != NULL;
-  RETURN_IF(o->model == NULL || (o->weights == NULL && o->checkpoint == NULL && !own) || o->data == NULL ||
-                o->out == NULL,
-            NEAP_INVALID_ARGUMENT,
-            "predict: give a model, weights or a checkpoint, data and a file to write");
+  TRY(check_options(o));
+  const bool own = model_language_path(o->model) != NULL;
+  p->data_name = o->data != NULL ? o->data : o->run->source != NULL ? o->run->source->name : o->run->data;
   p->asked = o->shape;
   TRY(open_checkpoint(p, &encoding));
   TRY(describe_model(p, &encoding));
   if (own && o->output != NULL && strcmp(o->output, "sentence") == 0) p->asked.head = NEAP_HEAD_SENTENCE;
-  const struct data_choice choice = {.model = o->model,
-                                     .name = o->data,
-                                     .shape = &p->asked,
-                                     .threads = team_size(o->session.threads),
-                                     .encoding = encoding,
-                                     .one_length = true};
+  const struct data_choice choice = choose_data(p, encoding);
   TRY(open_data(&choice, &p->data));
-  TRY(settle_shape(o->model, o->data, &p->asked, &p->data, &p->shape));
+  TRY(settle_shape(o->model, p->data_name, &p->asked, &p->data, &p->shape));
   RETURN_IF(p->data.bucket_count > 1, NEAP_UNSUPPORTED,
-            "%s: pairs of sequences come in several lengths; `neap translate` takes them", o->data);
+            "%s: pairs of sequences come in several lengths; `neap translate` takes them", p->data_name);
   TRY(neap_model_build(o->model, &p->shape, &p->graph));
   p->split = o->training_records ? SPLIT_TRAIN : SPLIT_TEST;
   p->count = p->data.source.records[p->split];
-  RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT, "%s: has no records in that part", o->data);
+  RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT,
+            "%s: has no records to %s with; name other data (--data), or %s", p->data_name,
+            p->split == SPLIT_TRAIN ? "train" : "test",
+            p->split == SPLIT_TRAIN ? "leave --train out" : "give --train");
   p->batch = neap_graph_batch(p->graph);
   return NEAP_OK;
 }

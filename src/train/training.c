@@ -127,17 +127,8 @@ static neap_status find_packing(const neap_train_options *o, neap_pack *pack) {
 
 neap_status training_open_data(struct training *t) {
   const neap_train_options *o = t->options;
-  neap_pack pack;
-  TRY(find_packing(o, &pack));
-  const struct data_choice choice = {.model = o->model,
-                                     .name = o->data,
-                                     .shape = &o->shape,
-                                     .threads = t->threads,
-                                     .own = o->source,
-                                     .pack = pack,
-                                     .chat = {.template_name = o->chat_template,
-                                              .train_on_prompt = o->train_on_prompt,
-                                              .skip_long = o->long_records == NEAP_LONG_SKIP}};
+  struct data_choice choice = data_of_run(o, t->threads);
+  TRY(find_packing(o, &choice.pack));
   TRY(open_data(&choice, &t->data));
   const char *of_chat = o->chat_template != NULL           ? "template"
                         : o->train_on_prompt               ? "train-on-prompt"

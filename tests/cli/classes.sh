@@ -18,6 +18,22 @@ expect 0 "$neap" train --model mlp-16 --data $data --batch 10 --threads 1 --epoc
 expect 0 "$neap" predict run --data $data -o predicted.csv
 expect 0 "$neap" evaluate run --json
 cp out evaluation.json
+
+# Without data, those of the run are taken, and what evaluate takes of them: the test part, even one that was held out.
+expect 0 "$neap" predict run -o own.csv
+cmp own.csv predicted.csv || fail "the run's own data predict something else"
+expect 0 "$neap" train --model mlp-16 --data csv:train.csv --batch 10 --threads 1 --epochs 2 --out held
+expect 0 "$neap" evaluate held --json
+accuracy=$(field test_accuracy) records=$(field records)
+(mkdir far && cd far && expect 0 "$neap" predict ../held -o own.csv --json && cp out ..)
+same "$(field accuracy) $(field records)" "$accuracy $records" "the run's held-out part"
+case $(field data) in csv:*/train.csv) ;; *) fail "the data are called $(field data)" ;; esac
+expect 0 "$neap" predict held --train -o own.csv --json
+same "$(field records)" $((120 - records)) "the records of the run's training part"
+mv train.csv away.csv
+expect 1 "$neap" predict held -o own.csv
+says "train.csv: cannot be opened"
+mv away.csv train.csv
 cat >check.py <<'PY'
 import csv, json, sys
 e = json.load(open("evaluation.json"))

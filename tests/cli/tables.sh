@@ -21,7 +21,7 @@ printf 'size,town\n9,Ulm\n,Ulm\n' >gap.csv
 expect 1 "$neap" predict run --data csv:gap.csv -o none.csv
 says "gap.csv: line 3, column 'size': has no value"
 [ ! -e none.csv ] || fail "none.csv was written"
-expect 2 "$neap" predict run -o none.csv
+expect 2 "$neap" predict --model mlp-8 --weights run/weights-*.safetensors -o none.csv
 says "--data is missing"
 
 # Values come back in the data's units.

@@ -258,7 +258,7 @@ static neap_status make_tokenizer(struct work *w, const char *kind) {
     for (int s = 0; s < SPLITS; s++) {
       const int64_t before = w->written;
       TRY(walk(w, (enum split)s, write_text));
-      texts[s] = (struct text){.name = w->files[SPLIT_TRAIN],
+      texts[s] = (struct text){.name = w->files[w->held != NULL ? SPLIT_TRAIN : s],
                                .descriptor = w->descriptor,
                                .first = (uint64_t)before,
                                .length = (size_t)(w->written - before)};

@@ -43,8 +43,10 @@ static neap_status open_tokens(const struct drawing *d, struct source *source) {
   const struct task *task = &source->task;
   const int64_t least = (task->batch + 2) * task->length + 1; /* a batch, whatever it takes */
   const int64_t train = TRAINING_TOKENS > least ? TRAINING_TOKENS : least;
-  const struct token_row row = {
-      .path = source->name, .first = {0, (train + RUN - 1) / RUN * RUN}, .read = read_tokens, .context = d};
+  const struct token_row row = {.paths = {source->name, source->name},
+                                .first = {0, (train + RUN - 1) / RUN * RUN},
+                                .read = read_tokens,
+                                .context = d};
   source->tokens[SPLIT_TRAIN] = train;
   source->tokens[SPLIT_TEST] = TEST_TOKENS > task->length + 1 ? TEST_TOKENS : task->length + 1;
   return windows_open(source, &row, task->kind == TASK_MASKED ? TASK_MASKED : TASK_TOKENS,

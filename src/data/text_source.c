@@ -44,10 +44,12 @@ static neap_status add_files(struct source *source, struct token_source **out) {
 }
 
 /* Makes records of the tokens. */
-static neap_status open_windows(struct source *source, const char *path, const struct token_source *files,
-                                int32_t mask) {
-  const struct token_row row = {
-      .path = path, .first = {0, source->tokens[SPLIT_TRAIN]}, .read = read_tokens, .context = files};
+static neap_status open_windows(struct source *source, const struct words *words,
+                                const struct token_source *files, int32_t mask) {
+  const struct token_row row = {.paths = {words->file, words->test != NULL ? words->test : words->file},
+                                .first = {0, source->tokens[SPLIT_TRAIN]},
+                                .read = read_tokens,
+                                .context = files};
   return windows_open(source, &row, source->task.kind, mask);
 }
 
@@ -159,7 +161,7 @@ static neap_status open_texts(struct source *source, const struct words *words, 
                                         .count = source->tokens[SPLIT_TRAIN] + source->tokens[SPLIT_TEST]};
   for (int i = 0; i < SPLITS; i++) source->bytes[i] = (int64_t)texts[i].length;
   source->classes = tokenizer_size(source->tokenizer);
-  return open_windows(source, words->file, files, mask);
+  return open_windows(source, words, files, mask);
 }
 
 /* Settles the kind of task. The caller, not this function, refuses tokens that are opened for another
@@ -224,5 +226,5 @@ neap_status tokens_open(const char *argument, struct source *source) {
   }
   const int32_t mask = (int32_t)source->classes; /* one more than there are */
   if (source->task.kind == TASK_MASKED) source->classes++;
-  return open_windows(source, words.file, files, mask);
+  return open_windows(source, &words, files, mask);
 }

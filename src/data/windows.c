@@ -37,8 +37,8 @@ neap_status windows_open(struct source *source, const struct token_row *row, enu
     RETURN_IF(
         source->tokens[i] < length + 1, NEAP_INVALID_ARGUMENT,
         "%s: its %s part has %lld tokens, but sequences of %lld need at least %lld; use a smaller --length",
-        row->path, i == SPLIT_TRAIN ? "training" : "test", (long long)source->tokens[i], (long long)length,
-        (long long)length + 1);
+        row->paths[i], i == SPLIT_TRAIN ? "training" : "test", (long long)source->tokens[i],
+        (long long)length, (long long)length + 1);
   source->context = region_copy(&source->region, row, 1, sizeof *row);
   RETURN_IF_NULL(source->context);
   source->kind = kind;

@@ -6,7 +6,7 @@
 
 /* Where tokens are read from: those of the training part first, then those to test with. */
 struct token_row {
-  const char *path; /* for messages */
+  const char *paths[SPLITS]; /* of each part's file, for messages */
   int64_t first[SPLITS];
   neap_status (*read)(const void *context, int64_t first, int64_t count, int32_t *tokens);
   const void *context;

@@ -83,6 +83,15 @@ says "the names are chatml"
 echo '{"messages": [{"role": "user", "content": "Hi"}]}' >>set/train.jsonl
 expect 1 "${run[@]}" --data chat:set --steps 1
 says "set/train.jsonl: line 51"
+head -50 lines.jsonl >set/train.jsonl
+for data in chat:set chat:set,tokens=characters set/train.jsonl,test=set/valid.jsonl; do
+  for bad in '{"messages": [{"role": "user", "content": "Hi"}]}' '{"messages": ' '' '{"text": "\ud800"}' \
+    '{"messages": [{"role": "user", "content": "Hi"}, {"role": "robot", "content": "Hi"}]}'; do
+    { tail -20 lines.jsonl && echo "$bad"; } >set/valid.jsonl
+    expect 1 "${run[@]}" --data $data --steps 1
+    says "set/valid.jsonl: line 21"
+  done
+done
 head -c 900 lines.jsonl >text.txt
 expect 2 "${run[@]}" --data text:text.txt --length 16 --steps 1 --template chatml
 says "--template does nothing"

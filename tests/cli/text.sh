@@ -66,6 +66,8 @@ printf 'good\nb\xffd\n' >bad.txt
 bad "bad.txt: line 2, column 2: byte 0xFF is not UTF-8" gpt-1x16x2 text:bad.txt,tokens=characters
 printf 'short' >short.txt
 bad "short.txt: its training part has 4 tokens" gpt-1x16x2 text:short.txt
+bad "short.txt: its test part has 5 tokens" gpt-1x16x2 text:text.txt,tokens=bytes,test=short.txt
+bad "bad.txt: line 2, column 2: byte 0xFF is not UTF-8" gpt-1x16x2 text:text.txt,tokens=characters,test=bad.txt
 : >empty.txt
 bad "empty.txt" gpt-1x16x2 text:empty.txt
 bad "nothing.txt: " gpt-1x16x2 text:nothing.txt
@@ -81,6 +83,7 @@ head -50 train.en >pairs/train.en
 bad "train" transformer-8 "parallel:pairs:de-en"
 sed '3s/.*//' train.en >pairs/train.en
 bad "line 3" transformer-8 "parallel:pairs:de-en"
+says "pairs/train.en: line 3 is empty"
 bad "write parallel:DIR:de-en" transformer-8 parallel:pairs
 bad "learns from images" wrn-10-1 text:text.txt
 bad "learns from sequences of tokens" gpt-1x16x2 "parallel:$folder:de-en"

@@ -26,8 +26,8 @@ static const struct source_row {
      npz_open, ".npz"},
     {"npy:X,Y", "records and labels; [,task=regression][,holdout=0.1][,seed=0]", npy_open, NULL},
     {"csv:FILE",
-     "a table with a header; [,label=COLUMN][,task=regression][,text=COLUMN][,test=FILE][,holdout=0.1]"
-     "[,seed=0]",
+     "a table with a header; [,label=COLUMN][,ignore=A;B][,task=regression][,text=COLUMN][,test=FILE]"
+     "[,holdout=0.1][,seed=0]",
      table_open, ".csv"},
     {"text:FILE", "a text file; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open, ".txt"},
     {"tokens:FILE", "token ids, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open, ".bin"},

@@ -170,12 +170,15 @@ static int run_process(const struct verb *verb, struct arguments *a, const struc
 }
 
 static int run(const struct verb *verb, struct arguments *a, const struct settings *settings) {
-  struct launched launched = {.asked = settings->processes};
+  /* To show settings, no process is forked; those of a launcher share their processors out as for the run. */
+  struct launched launched = {.asked = settings->show_config ? 0 : settings->processes};
   int result = complete_run(verb, a);
   if (result != EXIT_DONE) return result;
-  if (settings->show_config) return show_config(verb, a, (int)settings->processes);
   if (!launch_processes(verb, a, &launched, &result)) return result;
-  result = run_process(verb, a, &launched);
+  if (!settings->show_config)
+    result = run_process(verb, a, &launched);
+  else if (is_first_process(&launched))
+    result = show_config(verb, a, (int)settings->processes);
   leave_processes(&launched);
   return result;
 }

@@ -139,6 +139,8 @@ for mpi in openmpi mpich; do
   same "$(field budget_bytes)" 20000000 "the part of each of two processes of $mpi"
   expect 2 "${launch[@]}" -n 2 "${run[@]}" --steps 2 --processes 2
   says "a launcher has already started 2 processes"
+  expect 0 "${launch[@]}" -n 2 "${run[@]}" --show-config
+  same "$(grep -c "^model: " out)" 1 "the times that two processes of $mpi print the settings"
   # A message names threads without processors of their own; without --threads each rank has its part, which a run keeps.
   [ "$(lscpu -p=CORE,SOCKET | grep -v '^#' | sort -u | wc -l)" -gt 1 ] || continue
   expect 0 "${launch[@]}" --bind-to core -n 2 "${run[@]}" --steps 1 --evaluate off --threads "$processors" --json

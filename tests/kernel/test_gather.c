@@ -80,8 +80,8 @@ static void check(const struct cpu_kernels *k, const struct gather_case *c, neap
        *got = way == ADDED_IN_PLACE ? there : allocate(bytes);
   float *sums = expected(c, ids, dy, way == ALONE ? NULL : addend);
   void *wanted = stored(k, storage, elements, sums);
-  k->gather_backward(storage, c->rows, c->width, c->count, ids, given, way == ALONE ? NULL : there, got,
-                     workspace);
+  const struct gather g = {storage, c->rows, c->width, c->count, ids};
+  k->gather_backward(g, given, way == ALONE ? NULL : there, got, workspace);
   assert_memory_equal(got, wanted, bytes);
   if (got != there) free(got);
   free(ids), free(dy), free(addend), free(given), free(there), free(workspace), free(sums), free(wanted);

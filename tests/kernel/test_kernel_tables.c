@@ -276,7 +276,8 @@ static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_
   assert_true(dy + queries <= b->x + ELEMENTS && dv + keys <= b->y + ELEMENTS);
   void *workspace = work(k->attention_workspace(a, true, omp_get_max_threads()));
   k->attention(a, q, key, v, y, log_sum, workspace);
-  k->attention_backward(a, q, key, v, y, log_sum, dy, dq, dk, dv, workspace);
+  k->attention_backward(a, (struct attended){q, key, v, y, log_sum},
+                        (struct attention_gradients){dy, dq, dk, dv}, workspace);
   free(workspace);
 }
 
@@ -292,7 +293,8 @@ static void run_attention_half(const struct cpu_kernels *k, struct buffers *b, i
   k->narrow(storage, all, b->x, q);
   void *workspace = work(k->attention_workspace(a, true, omp_get_max_threads()));
   k->attention(a, q, key, v, y, b->y, workspace);
-  k->attention_backward(a, q, key, v, y, b->y, dy, dq, dk, dv, workspace);
+  k->attention_backward(a, (struct attended){q, key, v, y, b->y},
+                        (struct attention_gradients){dy, dq, dk, dv}, workspace);
   k->widen(storage, all, y, b->y + rows);
   free(workspace);
   free(q);

@@ -89,10 +89,11 @@ static void check_rows(const struct cpu_kernels *k, neap_dtype storage) {
   assert_rounded(k, storage, ROWS * WIDTH, n->made, n->made16);
   assert_memory_equal(mean[0], mean[1], sizeof mean[0]);
   norm.storage = NEAP_F32;
-  k->row_norm_backward(norm, n->x, n->y, mean[0], inverse[0], gamma, n->made, dgamma[0], dbeta[0],
-                       n->workspace);
+  k->row_norm_backward(norm, n->x, n->y, mean[0], inverse[0], gamma,
+                       (struct norm_gradients){n->made, dgamma[0], dbeta[0]}, n->workspace);
   norm.storage = storage;
-  k->row_norm_backward(norm, n->x16, n->y16, mean[0], inverse[0], gamma, n->y16, dgamma[1], dbeta[1],
+  k->row_norm_backward(norm, n->x16, n->y16, mean[0], inverse[0], gamma,
+                       (struct norm_gradients){n->y16, dgamma[1], dbeta[1]},
                        n->workspace); /* in place of dy */
   assert_rounded(k, storage, ROWS * WIDTH, n->made, n->y16);
   assert_memory_equal(dgamma[0], dgamma[1], sizeof dgamma[0]);
@@ -150,8 +151,10 @@ static void check_update(const struct cpu_kernels *k, neap_dtype storage) {
   const struct random_key keys[] = {{1, 2}, {3, 4}};
   const struct updated w16 = {storage, n->x16, keys[0], 0}, m16 = {storage, n->y16, keys[1], 0},
                        w = {NEAP_F32, n->x, {0}, 0}, m = {NEAP_F32, n->y, {0}, 0};
-  k->sgd(COUNT, w16, m16, (struct stored){storage, n->z16}, 0.5f, 0.1f, 0.9f, 1e-3f, true);
-  k->sgd(COUNT, w, m, of_floats(n->z), 0.5f, 0.1f, 0.9f, 1e-3f, true);
+  const struct update u = {
+      .unit = 0.5f, .rate = 0.1f, .momentum = 0.9f, .weight_decay = 1e-3f, .nesterov = true};
+  k->sgd(COUNT, u, w16, m16, (struct stored){storage, n->z16});
+  k->sgd(COUNT, u, w, m, of_floats(n->z));
   k->narrow_randomly(storage, COUNT, n->x, n->made16, keys[0], 0);
   assert_memory_equal(n->x16, n->made16, sizeof n->x16);
   k->narrow_randomly(storage, COUNT, n->y, n->made16, keys[1], 0);

@@ -61,7 +61,8 @@ RUN(run_attention) {
 RUN(run_attention_backward) {
   const struct attention a = attention_now(kernel, in, ATTENTION_BACK_PLACES, context);
   const struct three x = three_of(&a, in, in[1] == NULL), dx = three_of(&a, out, in[1] == NULL);
-  K->attention_backward(a, x.q, x.k, x.v, in[4], in[5], in[6], dx.q, dx.k, dx.v, workspace);
+  K->attention_backward(a, (struct attended){x.q, x.k, x.v, in[4], in[5]},
+                        (struct attention_gradients){in[6], dx.q, dx.k, dx.v}, workspace);
   return NEAP_OK;
 }
 

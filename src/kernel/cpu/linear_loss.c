@@ -233,8 +233,9 @@ RUN(run_linear_cross_entropy) {
     TRY(block_logits(&r, i, &b));
     r.k->shared.kernels->loss_block(r.l, b.first, b.count, at(&r, r.k->logits), r.labels, state);
   }
-  r.k->shared.kernels->loss_of_rows(r.l, r.counted, r.labels, state, in[LOSS_BEFORE], in[LOSS_CORRECT_BEFORE],
-                                    out[0], out[1], out[2]);
+  r.k->shared.kernels->loss_of_rows(r.l, r.counted, r.labels, state,
+                                    (struct loss_before){in[LOSS_BEFORE], in[LOSS_CORRECT_BEFORE]}, out[0],
+                                    out[1], out[2]);
   return NEAP_OK;
 }
 

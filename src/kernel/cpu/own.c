@@ -42,10 +42,16 @@ static float ceiling_of(const struct kernel *kernel) {
   return !a->relu ? 0 : a->ceiling != 0 ? a->ceiling : INFINITY;
 }
 
+/* The normalisation whose mean, variance, gamma and beta are inputs from `first` on. */
+static struct batch_norm norm_of(const struct kernel *kernel, void *const *in, int first) {
+  const struct batch_norm_attributes *a = &ATTRIBUTES.batch_norm;
+  return (struct batch_norm){in[first],  in[first + 1],      in[first + 2], in[first + 3],
+                             a->epsilon, ceiling_of(kernel), a->fixed};
+}
+
 RUN(run_batch_norm) {
   (void)workspace, (void)context;
-  K->batch_norm(A, in[NORM_X], in[NORM_MEAN], in[NORM_VARIANCE], in[NORM_GAMMA], in[NORM_BETA],
-                ATTRIBUTES.batch_norm.epsilon, in[NORM_ADDEND], ceiling_of(kernel), out[0]);
+  K->batch_norm(A, norm_of(kernel, in, NORM_MEAN), in[NORM_X], in[NORM_ADDEND], out[0]);
   return NEAP_OK;
 }
 CPU_OPERATOR(batch_norm, TYPES_FLOAT) {
@@ -54,9 +60,8 @@ CPU_OPERATOR(batch_norm, TYPES_FLOAT) {
 
 RUN(run_batch_norm_backward) {
   (void)context;
-  K->batch_norm_backward(A, in[0], in[1], in[2], in[3], in[4], in[5], ATTRIBUTES.batch_norm.epsilon,
-                         ceiling_of(kernel), ATTRIBUTES.batch_norm.fixed, in[6], out[0], out[1], out[2],
-                         workspace);
+  K->batch_norm_backward(A, norm_of(kernel, in, 2), in[0], in[1], in[6],
+                         (struct norm_gradients){out[0], out[1], out[2]}, workspace);
   return NEAP_OK;
 }
 CPU_OPERATOR(batch_norm_backward, TYPES_FLOAT) {
@@ -69,8 +74,9 @@ RUN(run_running_statistics) {
   (void)out, (void)workspace;
   const int64_t own = ATTRIBUTES.batch_norm.count,
                 count = context->batch > 0 ? own / neap_graph_batch(kernel->graph) * context->batch : own;
-  K->running_statistics(kernel_input(kernel, 0)->elements, in[2], in[3], in[0], in[1],
-                        ATTRIBUTES.batch_norm.momentum, count, context->micro_batch, context->parts);
+  const struct running_averages running = {
+      in[2], in[3], ATTRIBUTES.batch_norm.momentum, count, context->micro_batch, context->parts};
+  K->running_statistics(kernel_input(kernel, 0)->elements, running, in[0], in[1]);
   return NEAP_OK;
 }
 CPU_OPERATOR(running_statistics, TYPE_F32) {
@@ -404,16 +410,25 @@ static int64_t count_of(const struct kernel *kernel, const struct run_context *c
 #define CHANGED(i) updated_input(kernel, in, i, context)
 #define GIVEN(i)   stored_input(kernel, in, i)
 
-/* `call`: a kernel's arguments after the count, from the attributes a, the rate and the number of the
- * update. */
+static struct update update_of(const struct kernel *kernel, const struct run_context *context) {
+  const struct update_attributes *a = &ATTRIBUTES.update;
+  return (struct update){.unit = run_gradient_unit(context),
+                         .rate = context->learning_rate * a->rate,
+                         .momentum = a->momentum,
+                         .beta1 = a->beta1,
+                         .beta2 = a->beta2,
+                         .epsilon = a->epsilon,
+                         .weight_decay = a->weight_decay,
+                         .nesterov = a->nesterov,
+                         .step = (int64_t)context->step + 1};
+}
+
+#define NUMBERS update_of(kernel, context)
+
+/* What follows the name are the kernel's arguments after the count. */
 #define UPDATE(id, ...)                                                                                      \
   RUN(run_##id) {                                                                                            \
     (void)out, (void)workspace;                                                                              \
-    const struct update_attributes *a = &ATTRIBUTES.update;                                                  \
-    const float rate = context->learning_rate * a->rate;                                                     \
-    const int64_t number = (int64_t)context->step + 1;                                                       \
-    const float unit = run_gradient_unit(context);                                                           \
-    (void)number, (void)rate, (void)unit;                                                                    \
     K->id(count_of(kernel, context), __VA_ARGS__);                                                           \
     return NEAP_OK;                                                                                          \
   }                                                                                                          \
@@ -421,14 +436,11 @@ static int64_t count_of(const struct kernel *kernel, const struct run_context *c
     return prepare_update(state, graph, node, p, run_##id);                                                  \
   }
 
-UPDATE(sgd, CHANGED(0), CHANGED(2), GIVEN(1), unit, rate, a->momentum, a->weight_decay, a->nesterov)
-UPDATE(adamw, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta1, a->beta2, a->epsilon,
-       a->weight_decay, number)
-UPDATE(adam, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta1, a->beta2, a->epsilon,
-       a->weight_decay, number)
-UPDATE(rmsprop, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1), unit, rate, a->beta2, a->epsilon, a->momentum,
-       a->weight_decay)
-UPDATE(lion, CHANGED(0), CHANGED(2), GIVEN(1), unit, rate, a->beta1, a->beta2, a->weight_decay)
+UPDATE(sgd, NUMBERS, CHANGED(0), CHANGED(2), GIVEN(1))
+UPDATE(adamw, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
+UPDATE(adam, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
+UPDATE(rmsprop, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
+UPDATE(lion, NUMBERS, CHANGED(0), CHANGED(2), GIVEN(1))
 
 RUN(run_accumulate) {
   (void)out, (void)workspace;
@@ -442,8 +454,8 @@ CPU_OPERATOR(accumulate, TYPES_FLOAT, .converts = updates_sparse) {
 }
 
 UPDATE(clear, CHANGED(0))
-UPDATE(momentum_begin, GIVEN(0), CHANGED(1), a->momentum, a->weight_decay)
-UPDATE(momentum_end, CHANGED(0), GIVEN(1), rate)
+UPDATE(momentum_begin, GIVEN(0), CHANGED(1), NUMBERS.momentum, NUMBERS.weight_decay)
+UPDATE(momentum_end, CHANGED(0), GIVEN(1), NUMBERS.rate)
 
 /* ---- Clipping: of gradients in their memory order ---- */
 

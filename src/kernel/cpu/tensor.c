@@ -205,6 +205,10 @@ static void gather_blocks(const struct kernel *kernel, const void *table, const 
   }
 }
 
+static struct gather gather_of(const struct tensor *table, const struct tensor *ids, const int32_t *values) {
+  return (struct gather){table->dtype, table->dims[0], table->dims[1], ids->elements, values};
+}
+
 RUN(run_gather) {
   UNUSED;
   const struct tensor *table = kernel_input(kernel, 0);
@@ -212,8 +216,7 @@ RUN(run_gather) {
     gather_blocks(kernel, in[0], in[1], out[0]);
     return NEAP_OK;
   }
-  K->gather(table->dtype, table->dims[0], table->dims[1], kernel_input(kernel, 1)->elements, in[0], in[1],
-            out[0]);
+  K->gather(gather_of(table, kernel_input(kernel, 1), in[1]), in[0], out[0]);
   return NEAP_OK;
 }
 CPU_OPERATOR(gather, TYPES_FLOAT) {
@@ -224,8 +227,7 @@ CPU_OPERATOR(gather, TYPES_FLOAT) {
 RUN(run_gather_backward) {
   UNUSED;
   const struct tensor *table = kernel_output(kernel, 0);
-  K->gather_backward(table->dtype, table->dims[0], table->dims[1], kernel_input(kernel, 0)->elements, in[0],
-                     in[1], in[2], out[0], workspace);
+  K->gather_backward(gather_of(table, kernel_input(kernel, 0), in[0]), in[1], in[2], out[0], workspace);
   return NEAP_OK;
 }
 CPU_OPERATOR(gather_backward, TYPES_FLOAT) {
@@ -353,7 +355,8 @@ RUN(run_row_norm_backward) {
   UNUSED;
   const bool affine = in[4] != NULL;
   K->row_norm_backward(row_norm_of(kernel_input(kernel, 0), kernel_node(kernel)), in[0], in[1], in[2], in[3],
-                       in[4], out[0], affine ? out[1] : NULL, affine ? out[2] : NULL, workspace);
+                       in[4], (struct norm_gradients){out[0], affine ? out[1] : NULL, affine ? out[2] : NULL},
+                       workspace);
   return NEAP_OK;
 }
 CPU_OPERATOR(row_norm_backward, TYPES_FLOAT, .converts = rows_differ) {

@@ -281,8 +281,8 @@ static void score(const struct attention *a, const struct queries *q, struct ran
              *some_values = element_at(v, a->storage, keys.begin * a->key_row);
   pack(a, b->pairs, count, some_keys, a->key_row, 1, &b->keys);
   pack(a, b->pairs, count, some_values, a->key_row, 1, &b->values);
-  multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1}, b->queries.columns,
-           QUERIES, b->scores, QUERIES, false);
+  multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1},
+           (struct right_factor){b->queries.columns, QUERIES}, (struct product){b->scores, QUERIES, false});
   if (b->pairs) scale_rows(count, whole_vectors(q->count), a->scale, b->scores);
   if (a->cap > 0) cap_rows(count, whole_vectors(q->count), a->cap, b->scores);
   hide(a, q, keys.begin, count, b->scores);
@@ -339,7 +339,7 @@ static void attend(const struct attention *a, const struct queries *q, const voi
     multiply_rows(a->depth, columns, r.shrink, 0, b->sums);
     pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
     multiply(b->pairs, a->depth, q->count, count, (struct factor){b->values.across, 1, width},
-             b->weights.across, QUERIES, b->sums, QUERIES, true);
+             (struct right_factor){b->weights.across, QUERIES}, (struct product){b->sums, QUERIES, true});
   }
   for (int64_t i = 0; i < q->count; i++) {
     const float sum = r.sum[i];
@@ -464,59 +464,63 @@ static void attend_backward(const struct attention *a, const struct queries *q, 
     const int64_t count = least(KEYS, seen.end - j);
     score(a, q, (struct range){j, j + count}, k, v, b);
     multiply(b->pairs, count, q->count, a->depth, (struct factor){b->values.rows, row, 1},
-             b->gradient.columns, QUERIES, b->gradients, QUERIES, false);
+             (struct right_factor){b->gradient.columns, QUERIES},
+             (struct product){b->gradients, QUERIES, false});
     if (a->probability > 0) draw(a, q, j, count, b->kept);
     differentiate(a, count, columns, t, b);
     pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
     pack_weights(b->pairs, count, q->count, b->gradients, &b->slopes);
     multiply(b->pairs, count, a->depth, q->count, (struct factor){b->weights.rows, pairs, 1},
-             b->gradient.across, width, b->value_sums + j * width, width, true);
+             (struct right_factor){b->gradient.across, width},
+             (struct product){b->value_sums + j * width, width, true});
     multiply(b->pairs, count, a->depth, q->count, (struct factor){b->slopes.rows, pairs, 1},
-             b->queries.across, width, b->key_sums + j * width, width, true);
-    multiply(b->pairs, a->depth, q->count, count, (struct factor){b->keys.across, 1, width}, b->slopes.across,
-             QUERIES, b->sums, QUERIES, true);
+             (struct right_factor){b->queries.across, width},
+             (struct product){b->key_sums + j * width, width, true});
+    multiply(b->pairs, a->depth, q->count, count, (struct factor){b->keys.across, 1, width},
+             (struct right_factor){b->slopes.across, QUERIES}, (struct product){b->sums, QUERIES, true});
   }
 }
 
-/* Computes dq of a block of queries, and adds its part of dk and dv. k and v: the first row of the block's
- * head of keys. */
-static void query_backward(const struct attention *a, const struct queries *some, const void *q,
-                           const void *k, const void *v, const void *y, const float *log_sum, const void *dy,
-                           void *dq, const struct block *b) {
+/* Computes dq of a block of queries, and adds its part of dk and dv. f.k and f.v: the first row of the
+ * block's head of keys. */
+static void query_backward(const struct attention *a, const struct queries *some, struct attended f,
+                           const void *dy, void *dq, const struct block *b) {
   float ones[QUERIES];
   for (int i = 0; i < QUERIES; i++) ones[i] = 1;
   const int64_t at = query_at(a, some), result = result_at(a, some);
-  const void *some_y = element_at(y, a->storage, result), *some_dy = element_at(dy, a->storage, result);
+  const void *some_y = element_at(f.y, a->storage, result), *some_dy = element_at(dy, a->storage, result);
   struct terms t;
-  gather_terms(a, some, some_y, log_sum + (some->sequence * a->heads + some->head) * a->queries + some->first,
-               some_dy, b, &t);
-  pack(a, b->pairs, some->count, element_at(q, a->storage, at), a->query_row, a->scale, &b->queries);
+  gather_terms(a, some, some_y,
+               f.log_sum + (some->sequence * a->heads + some->head) * a->queries + some->first, some_dy, b,
+               &t);
+  pack(a, b->pairs, some->count, element_at(f.q, a->storage, at), a->query_row, a->scale, &b->queries);
   pack(a, b->pairs, some->count, some_dy, a->heads * a->depth, 1, &b->gradient);
-  attend_backward(a, some, k, v, &t, b);
+  attend_backward(a, some, f.k, f.v, &t, b);
   unpack_columns(a, some->count, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
                  a->query_row);
 }
 
 /* A task is a head of keys with all its heads of queries: a result in place of an operand is written after
  * the last read of it. */
-void ISA(attention_backward)(struct attention a, const void *q, const void *k, const void *v, const void *y,
-                             const float *log_sum, const void *dy, void *dq, void *dk, void *dv,
+void ISA(attention_backward)(struct attention a, struct attended f, struct attention_gradients d,
                              void *workspace) {
   const int64_t group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.key_heads; task++) {
     const int64_t n = task / a.key_heads, key_head = task % a.key_heads, keys = key_at(&a, n, key_head);
-    const void *head_k = element_at(k, a.storage, keys), *head_v = element_at(v, a.storage, keys);
+    struct attended of_head = f;
+    of_head.k = element_at(f.k, a.storage, keys);
+    of_head.v = element_at(f.v, a.storage, keys);
     const struct block b = block_of(&a, true, workspace);
     memset(b.key_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     memset(b.value_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     for (int64_t h = key_head * group; h < (key_head + 1) * group; h++)
       for (int64_t first = 0; first < a.queries; first += QUERIES) {
         const struct queries some = queries_of(&a, n, h, first);
-        query_backward(&a, &some, q, head_k, head_v, y, log_sum, dy, dq, &b);
+        query_backward(&a, &some, of_head, d.dy, d.dq, &b);
       }
-    unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(dk, a.storage, keys), a.key_row);
-    unpack_rows(&a, a.keys, b.value_sums, (void *)element_at(dv, a.storage, keys), a.key_row);
+    unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(d.dk, a.storage, keys), a.key_row);
+    unpack_rows(&a, a.keys, b.value_sums, (void *)element_at(d.dv, a.storage, keys), a.key_row);
   }
 }
 

@@ -84,15 +84,14 @@ INLINE floats where_inside(floats condition, float ceiling, floats value) {
   return (floats)((ints)value & ~((condition <= 0.0f) | (condition >= ceiling)));
 }
 
-static void affine_terms(const float *mean, const float *variance, const float *gamma, const float *beta,
-                         float epsilon, float ceiling, int64_t channel, int64_t count,
-                         struct channel_terms *t) {
-  t->ceiling = ceiling;
+static void norm_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
+  const struct batch_norm *n = context;
+  t->ceiling = n->ceiling;
   for (int64_t c = 0; c < count; c++) {
-    const float deviation = sqrtf(variance[channel + c] + epsilon);
-    t->centre[c] = mean[channel + c];
-    t->scale[c] = gamma[channel + c] / deviation;
-    t->shift[c] = multiply_add(-mean[channel + c], t->scale[c], beta[channel + c]);
+    const float deviation = sqrtf(n->variance[channel + c] + n->epsilon);
+    t->centre[c] = n->mean[channel + c];
+    t->scale[c] = n->gamma[channel + c] / deviation;
+    t->shift[c] = multiply_add(-n->mean[channel + c], t->scale[c], n->beta[channel + c]);
   }
 }
 
@@ -193,7 +192,14 @@ static void relu_gradients(neap_dtype storage, const void *x, const void *dy, st
 
 /* ---- Sums of a channel block over a team of threads ---- */
 
-/* Workspace: for each thread, two sums for each channel. */
+/* A thread of a team, and the workspace of the team: for each thread, two sums for each channel. */
+struct member {
+  int thread, threads;
+  void *workspace;
+};
+static struct member member_of_team(void *workspace) {
+  return (struct member){omp_get_thread_num(), omp_get_num_threads(), workspace};
+}
 static double *thread_sums(void *workspace, struct activation a, int thread) {
   return (double *)workspace + (int64_t)thread * 2 * blocks_of(a) * a.lanes;
 }
@@ -217,12 +223,12 @@ typedef void tile_terms(const void *context, int64_t channel, int64_t count, str
 
 /* Computes this thread's share of a block's sums. */
 static void sum_block(struct activation a, int64_t block, const void *x, const void *dy, column_sums *sums,
-                      tile_terms *terms, const void *context, int thread, int threads, void *workspace) {
-  double *first = thread_sums(workspace, a, thread) + block * a.lanes,
+                      tile_terms *terms, const void *context, struct member own) {
+  double *first = thread_sums(own.workspace, a, own.thread) + block * a.lanes,
          *second = first + blocks_of(a) * a.lanes;
   memset(first, 0, (size_t)a.lanes * sizeof *first);
   memset(second, 0, (size_t)a.lanes * sizeof *second);
-  const struct range mine = part_of(a.images * slices_per_image(a), thread, threads);
+  const struct range mine = part_of(a.images * slices_per_image(a), own.thread, own.threads);
   int64_t width;
   for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes; column += width) {
     struct channel_terms t;
@@ -235,11 +241,10 @@ static void sum_block(struct activation a, int64_t block, const void *x, const v
   }
 }
 
-static void total(struct activation a, int64_t channel, int threads, void *workspace, double *first,
-                  double *second) {
+static void total(struct activation a, int64_t channel, struct member own, double *first, double *second) {
   *first = *second = 0;
-  for (int t = 0; t < threads; t++) {
-    const double *sums = thread_sums(workspace, a, t);
+  for (int t = 0; t < own.threads; t++) {
+    const double *sums = thread_sums(own.workspace, a, t);
     *first += sums[channel];
     *second += sums[blocks_of(a) * a.lanes + channel];
   }
@@ -268,17 +273,17 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
   const struct first_elements first = {a, x};
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const struct member own = member_of_team(workspace);
     for (int64_t block = 0; block < blocks_of(a); block++)
-      sum_block(a, block, x, NULL, moments, centre_on_first, &first, thread, threads, workspace);
+      sum_block(a, block, x, NULL, moments, centre_on_first, &first, own);
 #pragma omp barrier
-    const struct range mine = part_of(a.channels, thread, threads);
+    const struct range mine = part_of(a.channels, own.thread, own.threads);
     const double count = (double)(a.images * pixels_of(a));
     for (int64_t c = mine.begin; c < mine.end; c++) {
       struct channel_terms t;
       double sum, squares;
       centre_on_first(&first, c, 1, &t);
-      total(a, c, threads, workspace, &sum, &squares);
+      total(a, c, own, &sum, &squares);
       const double shifted = sum / count, spread = squares / count - shifted * shifted;
       mean[c] = (float)((double)t.centre[0] + shifted);
       variance[c] = spread < 0 ? 0 : (float)spread;
@@ -341,9 +346,7 @@ static void clear_padding(struct activation a, int64_t block, struct slice s, vo
            (size_t)(a.lanes - used) * bytes_of(a.storage));
 }
 
-void ISA(batch_norm)(struct activation a, const void *x, const float *mean, const float *variance,
-                     const float *gamma, const float *beta, float epsilon, const void *addend, float ceiling,
-                     void *y) {
+void ISA(batch_norm)(struct activation a, struct batch_norm n, const void *x, const void *addend, void *y) {
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
@@ -353,11 +356,11 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct channel_terms t;
-        affine_terms(mean, variance, gamma, beta, epsilon, ceiling, block * a.lanes + column, width, &t);
+        norm_terms(&n, block * a.lanes + column, width, &t);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
-          BY_STORAGE(a.storage, apply_stored, ceiling != 0, element_at(x, a.storage, at),
+          BY_STORAGE(a.storage, apply_stored, n.ceiling != 0, element_at(x, a.storage, at),
                      element_or_null(a, addend, at), (void *)element_at(y, a.storage, at),
                      ((struct columns){s.rows, a.lanes, width}), &t);
         }
@@ -369,25 +372,22 @@ void ISA(batch_norm)(struct activation a, const void *x, const float *mean, cons
 
 /* ---- Backward ---- */
 
-struct norm {
-  const float *mean, *variance, *gamma, *beta;
-  float epsilon, ceiling;
-  bool fixed; /* no gradient passes through mean and variance */
-};
-
-static void norm_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t) {
-  const struct norm *n = context;
-  affine_terms(n->mean, n->variance, n->gamma, n->beta, n->epsilon, n->ceiling, channel, count, t);
-}
-
 /* dx = scale * (g - average) + tilt * (x - mean) (+ addend), by channel. */
 struct backward_terms {
   struct channel_terms norm;
   float average[TILE], tilt[TILE];
 };
 
-INLINE void backward_rows(neap_dtype storage, bool relu, bool sum, const void *x, const void *dy,
-                          const void *addend, void *dx, struct columns at, const struct backward_terms *b) {
+/* The first elements of the columns that the gradient reads and writes. */
+struct backward_columns {
+  const void *x, *dy, *addend;
+  void *dx;
+};
+
+INLINE void backward_rows(neap_dtype storage, bool relu, bool sum, struct backward_columns of,
+                          struct columns at, const struct backward_terms *b) {
+  const void *x = of.x, *dy = of.dy, *addend = of.addend;
+  void *dx = of.dx;
   const int64_t whole = whole_vectors(at);
   const struct channel_terms *t = &b->norm;
   const float ceiling = t->ceiling;
@@ -418,35 +418,34 @@ INLINE void backward_rows(neap_dtype storage, bool relu, bool sum, const void *x
   }
 }
 
-INLINE void backward_columns(neap_dtype storage, bool relu, bool sum, const void *x, const void *dy,
-                             const void *addend, void *dx, struct columns at,
-                             const struct backward_terms *b) {
+INLINE void backward_by_width(neap_dtype storage, bool relu, bool sum, struct backward_columns of,
+                              struct columns at, const struct backward_terms *b) {
   if (is_block(at))
-    backward_rows(storage, relu, sum, x, dy, addend, dx, block_of(at.rows), b);
+    backward_rows(storage, relu, sum, of, block_of(at.rows), b);
   else
-    backward_rows(storage, relu, sum, x, dy, addend, dx, at, b);
+    backward_rows(storage, relu, sum, of, at, b);
 }
 
-INLINE void backward_stored(neap_dtype storage, bool relu, const void *x, const void *dy, const void *addend,
-                            void *dx, struct columns at, const struct backward_terms *b) {
-  if (relu && addend != NULL)
-    backward_columns(storage, true, true, x, dy, addend, dx, at, b);
+INLINE void backward_stored(neap_dtype storage, bool relu, struct backward_columns of, struct columns at,
+                            const struct backward_terms *b) {
+  if (relu && of.addend != NULL)
+    backward_by_width(storage, true, true, of, at, b);
   else if (relu)
-    backward_columns(storage, true, false, x, dy, NULL, dx, at, b);
-  else if (addend != NULL)
-    backward_columns(storage, false, true, x, dy, addend, dx, at, b);
+    backward_by_width(storage, true, false, of, at, b);
+  else if (of.addend != NULL)
+    backward_by_width(storage, false, true, of, at, b);
   else
-    backward_columns(storage, false, false, x, dy, NULL, dx, at, b);
+    backward_by_width(storage, false, false, of, at, b);
 }
 
-static void backward_tile_terms(struct activation a, const struct norm *n, int64_t channel, int64_t width,
-                                int threads, void *workspace, struct backward_terms *b, float *dgamma,
+static void backward_tile_terms(struct activation a, const struct batch_norm *n, int64_t channel,
+                                int64_t width, struct member own, struct backward_terms *b, float *dgamma,
                                 float *dbeta) {
   const double count = n->fixed ? INFINITY : (double)(a.images * pixels_of(a));
   norm_terms(n, channel, width, &b->norm);
   for (int64_t c = 0; c < width; c++) {
     double sum, product;
-    total(a, channel + c, threads, workspace, &sum, &product);
+    total(a, channel + c, own, &sum, &product);
     const double deviation = sqrt((double)n->variance[channel + c] + (double)n->epsilon);
     b->average[c] = (float)(sum / count);
     b->tilt[c] = (float)(-(double)b->norm.scale[c] * product / (deviation * deviation * count));
@@ -457,47 +456,46 @@ static void backward_tile_terms(struct activation a, const struct norm *n, int64
   }
 }
 
-void ISA(batch_norm_backward)(struct activation a, const void *x, const void *dy, const float *mean,
-                              const float *variance, const float *gamma, const float *beta, float epsilon,
-                              float ceiling, bool fixed, const void *addend, void *dx, float *dgamma,
-                              float *dbeta, void *workspace) {
-  const struct norm n = {mean, variance, gamma, beta, epsilon, ceiling, fixed};
-  const bool relu = ceiling != 0;
+void ISA(batch_norm_backward)(struct activation a, struct batch_norm n, const void *x, const void *dy,
+                              const void *addend, struct norm_gradients d, void *workspace) {
+  const bool relu = n.ceiling != 0;
   const int64_t per_block = a.images * slices_per_image(a);
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    const struct range mine = part_of(per_block, thread, threads);
+    const struct member own = member_of_team(workspace);
+    const struct range mine = part_of(per_block, own.thread, own.threads);
     /* Works block by block, so that the second pass finds x and dy in the cache. */
     for (int64_t block = 0; block < blocks_of(a); block++) {
-      sum_block(a, block, x, dy, relu ? relu_gradients : plain_gradients, norm_terms, &n, thread, threads,
-                workspace);
+      sum_block(a, block, x, dy, relu ? relu_gradients : plain_gradients, norm_terms, &n, own);
 #pragma omp barrier
       int64_t width;
       for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes;
            column += width) {
         struct backward_terms b;
-        backward_tile_terms(a, &n, block * a.lanes + column, width, threads, workspace, &b,
-                            thread == 0 ? dgamma : NULL, dbeta);
+        backward_tile_terms(a, &n, block * a.lanes + column, width, own, &b,
+                            own.thread == 0 ? d.dgamma : NULL, d.dbeta);
         for (int64_t i = mine.begin; i < mine.end; i++) {
           const struct slice s = slice_at(a, block, i);
           const int64_t at = s.offset + column;
-          BY_STORAGE(a.storage, backward_stored, relu, element_at(x, a.storage, at),
-                     element_at(dy, a.storage, at), element_or_null(a, addend, at),
-                     (void *)element_at(dx, a.storage, at), ((struct columns){s.rows, a.lanes, width}), &b);
+          const struct backward_columns of = {element_at(x, a.storage, at), element_at(dy, a.storage, at),
+                                              element_or_null(a, addend, at),
+                                              (void *)element_at(d.dx, a.storage, at)};
+          BY_STORAGE(a.storage, backward_stored, relu, of, ((struct columns){s.rows, a.lanes, width}), &b);
         }
       }
-      for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), dx);
+      for (int64_t i = mine.begin; i < mine.end; i++) clear_padding(a, block, slice_at(a, block, i), d.dx);
     }
   }
 }
 
-void ISA(running_statistics)(int64_t channels, float *running_mean, float *running_variance,
-                             const float *mean, const float *variance, float momentum, int64_t count,
-                             int32_t micro_batch, int32_t micro_batches) {
-  const float unbiased = count > 1 ? (float)((double)count / (double)(count - 1)) : 1;
-  if (micro_batches > 1) {
-    const float kept = micro_batch > 0 ? 1 : 1 - momentum, share = momentum / (float)micro_batches;
+void ISA(running_statistics)(int64_t channels, struct running_averages running, const float *mean,
+                             const float *variance) {
+  const float momentum = running.momentum,
+              unbiased = running.count > 1 ? (float)((double)running.count / (double)(running.count - 1)) : 1;
+  float *running_mean = running.mean, *running_variance = running.variance;
+  if (running.micro_batches > 1) {
+    const float kept = running.micro_batch > 0 ? 1 : 1 - momentum,
+                share = momentum / (float)running.micro_batches;
     for (int64_t c = 0; c < channels; c++) {
       running_mean[c] = kept * running_mean[c] + share * mean[c];
       running_variance[c] = kept * running_variance[c] + share * (variance[c] * unbiased);
@@ -518,10 +516,10 @@ static void no_terms(const void *context, int64_t channel, int64_t count, struct
 }
 
 /* Computes this thread's share for an activation of one pixel: rows of all channels, summed in double. */
-static void sum_rows(struct activation a, const void *dy, int thread, int threads, void *workspace) {
-  const struct range mine = part_of(a.images, thread, threads);
+static void sum_rows(struct activation a, const void *dy, struct member own) {
+  const struct range mine = part_of(a.images, own.thread, own.threads);
   const int64_t row = blocks_of(a) * a.lanes;
-  double *sums = thread_sums(workspace, a, thread);
+  double *sums = thread_sums(own.workspace, a, own.thread);
   memset(sums, 0, (size_t)row * sizeof *sums);
   for (int64_t r = mine.begin; r < mine.end; r++)
     for (int64_t c = 0; c < row; c += STORED_RUN) {
@@ -537,17 +535,17 @@ static void sum_rows(struct activation a, const void *dy, int thread, int thread
 void ISA(bias_backward)(struct activation a, const void *dy, float *dbias, void *workspace) {
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
-    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const struct member own = member_of_team(workspace);
     if (pixels_of(a) == 1)
-      sum_rows(a, dy, thread, threads, workspace);
+      sum_rows(a, dy, own);
     else
       for (int64_t block = 0; block < blocks_of(a); block++)
-        sum_block(a, block, dy, NULL, moments, no_terms, NULL, thread, threads, workspace);
+        sum_block(a, block, dy, NULL, moments, no_terms, NULL, own);
 #pragma omp barrier
-    const struct range mine = part_of(a.channels, thread, threads);
+    const struct range mine = part_of(a.channels, own.thread, own.threads);
     for (int64_t c = mine.begin; c < mine.end; c++) {
       double sum = 0;
-      for (int t = 0; t < threads; t++) sum += thread_sums(workspace, a, t)[c];
+      for (int t = 0; t < own.threads; t++) sum += thread_sums(workspace, a, t)[c];
       dbias[c] = (float)sum;
     }
   }

@@ -159,8 +159,9 @@ static inline void store_changed(struct updated x, int64_t first, int64_t count,
 
 static const struct updated no_state;
 
-static void sgd_run(int64_t count, float *w, float *m, const float *g, float unit, float rate, float momentum,
-                    float weight_decay, bool nesterov) {
+static void sgd_run(int64_t count, struct update u, float *w, float *m, const float *g) {
+  const float unit = u.unit, rate = u.rate, momentum = u.momentum, weight_decay = u.weight_decay;
+  const bool nesterov = u.nesterov;
   if (m == NULL) {
     FOR_RUN(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * w[i]);
     return;
@@ -172,9 +173,8 @@ static void sgd_run(int64_t count, float *w, float *m, const float *g, float uni
   }
 }
 
-void ISA(sgd)(int64_t count, struct updated w_, struct updated m_, struct stored g_, float unit, float rate,
-              float momentum, float weight_decay, bool nesterov) {
-  UPDATE_RUNS(w_, m_, no_state, g_, sgd_run(length, w, m, g, unit, rate, momentum, weight_decay, nesterov))
+void ISA(sgd)(int64_t count, struct update u, struct updated w_, struct updated m_, struct stored g_) {
+  UPDATE_RUNS(w_, m_, no_state, g_, sgd_run(length, u, w, m, g))
 }
 
 static void accumulate_run(int64_t count, float *sum, const float *g, float unit) {
@@ -213,16 +213,15 @@ struct adam {
   float first, second; /* bias corrections of the two moments */
 };
 
-static struct adam adam_of(float unit, float rate, float beta1, float beta2, float epsilon,
-                           float weight_decay, int64_t step) {
-  return (struct adam){unit,
-                       rate,
-                       beta1,
-                       beta2,
-                       epsilon,
-                       weight_decay,
-                       (float)(1 / (1 - pow((double)beta1, (double)step))),
-                       (float)(1 / sqrt(1 - pow((double)beta2, (double)step)))};
+static struct adam adam_of(struct update u) {
+  return (struct adam){u.unit,
+                       u.rate,
+                       u.beta1,
+                       u.beta2,
+                       u.epsilon,
+                       u.weight_decay,
+                       (float)(1 / (1 - pow((double)u.beta1, (double)u.step))),
+                       (float)(1 / sqrt(1 - pow((double)u.beta2, (double)u.step)))};
 }
 
 static void adamw_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
@@ -234,10 +233,9 @@ static void adamw_run(int64_t count, struct adam a, float *w, float *m, float *v
   }
 }
 
-void ISA(adamw)(int64_t count, struct updated w_, struct updated m_, struct updated v_, struct stored g_,
-                float unit, float rate, float beta1, float beta2, float epsilon, float weight_decay,
-                int64_t step) {
-  const struct adam a = adam_of(unit, rate, beta1, beta2, epsilon, weight_decay, step);
+void ISA(adamw)(int64_t count, struct update u, struct updated w_, struct updated m_, struct updated v_,
+                struct stored g_) {
+  const struct adam a = adam_of(u);
   UPDATE_RUNS(w_, m_, v_, g_, adamw_run(length, a, w, m, v, g))
 }
 
@@ -250,15 +248,15 @@ static void adam_run(int64_t count, struct adam a, float *w, float *m, float *v,
   }
 }
 
-void ISA(adam)(int64_t count, struct updated w_, struct updated m_, struct updated v_, struct stored g_,
-               float unit, float rate, float beta1, float beta2, float epsilon, float weight_decay,
-               int64_t step) {
-  const struct adam a = adam_of(unit, rate, beta1, beta2, epsilon, weight_decay, step);
+void ISA(adam)(int64_t count, struct update u, struct updated w_, struct updated m_, struct updated v_,
+               struct stored g_) {
+  const struct adam a = adam_of(u);
   UPDATE_RUNS(w_, m_, v_, g_, adam_run(length, a, w, m, v, g))
 }
 
-static void rmsprop_run(int64_t count, float *w, float *v, float *m, const float *g, float unit, float rate,
-                        float alpha, float epsilon, float momentum, float weight_decay) {
+static void rmsprop_run(int64_t count, struct update u, float *w, float *v, float *m, const float *g) {
+  const float unit = u.unit, rate = u.rate, alpha = u.beta2, epsilon = u.epsilon, momentum = u.momentum,
+              weight_decay = u.weight_decay;
   FOR_RUN(count) {
     const float d = in_units(g[i], unit) + weight_decay * w[i];
     v[i] = alpha * v[i] + (1 - alpha) * d * d;
@@ -268,14 +266,14 @@ static void rmsprop_run(int64_t count, float *w, float *v, float *m, const float
   }
 }
 
-void ISA(rmsprop)(int64_t count, struct updated w_, struct updated v_, struct updated m_, struct stored g_,
-                  float unit, float rate, float alpha, float epsilon, float momentum, float weight_decay) {
-  UPDATE_RUNS(w_, m_, v_, g_,
-              rmsprop_run(length, w, v, m, g, unit, rate, alpha, epsilon, momentum, weight_decay))
+void ISA(rmsprop)(int64_t count, struct update u, struct updated w_, struct updated v_, struct updated m_,
+                  struct stored g_) {
+  UPDATE_RUNS(w_, m_, v_, g_, rmsprop_run(length, u, w, v, m, g))
 }
 
-static void lion_run(int64_t count, float *w, float *m, const float *g, float unit, float rate, float beta1,
-                     float beta2, float weight_decay) {
+static void lion_run(int64_t count, struct update numbers, float *w, float *m, const float *g) {
+  const float unit = numbers.unit, rate = numbers.rate, beta1 = numbers.beta1, beta2 = numbers.beta2,
+              weight_decay = numbers.weight_decay;
   FOR_RUN(count) {
     const float u = beta1 * m[i] + (1 - beta1) * in_units(g[i], unit);
     w[i] -= rate * (weight_decay * w[i] + (float)((u > 0) - (u < 0)));
@@ -283,9 +281,8 @@ static void lion_run(int64_t count, float *w, float *m, const float *g, float un
   }
 }
 
-void ISA(lion)(int64_t count, struct updated w_, struct updated m_, struct stored g_, float unit, float rate,
-               float beta1, float beta2, float weight_decay) {
-  UPDATE_RUNS(w_, m_, no_state, g_, lion_run(length, w, m, g, unit, rate, beta1, beta2, weight_decay))
+void ISA(lion)(int64_t count, struct update u, struct updated w_, struct updated m_, struct stored g_) {
+  UPDATE_RUNS(w_, m_, no_state, g_, lion_run(length, u, w, m, g))
 }
 
 void ISA(squares)(int64_t whole, int64_t begin, int64_t count, const float *x, double *parts) {

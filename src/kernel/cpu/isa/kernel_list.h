@@ -40,19 +40,17 @@ KERNEL(void, narrow_randomly_at,
  * `workspace`: reduction_workspace bytes. */
 KERNEL(void, batch_norm_statistics,
        (struct activation a, const void *x, float *mean, float *variance, void *workspace))
-/* y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, plus `addend` (may be NULL). If `ceiling` is not
- * 0, y is clipped to [0, ceiling]; an infinite ceiling gives ReLU. In place of x or the addend. */
+/* y = x normalised, plus `addend` (may be NULL), then clipped; an infinite ceiling gives ReLU. In place of x
+ * or the addend. */
 KERNEL(void, batch_norm,
-       (struct activation a, const void *x, const float *mean, const float *variance, const float *gamma,
-        const float *beta, float epsilon, const void *addend, float ceiling, void *y))
+       (struct activation a, struct batch_norm n, const void *x, const void *addend, void *y))
 /* Gradients of batch_norm. They pass through the batch statistics unless these are `fixed`. With a ceiling,
  * dy counts only where the forward result without an addend is inside (0, ceiling). That result is
  * recomputed from x exactly as batch_norm computes it; beta is read only then. `addend` (may be NULL) is
  * added to dx. dx may be in place of dy, x or the addend. `workspace`: reduction_workspace bytes. */
 KERNEL(void, batch_norm_backward,
-       (struct activation a, const void *x, const void *dy, const float *mean, const float *variance,
-        const float *gamma, const float *beta, float epsilon, float ceiling, bool fixed, const void *addend,
-        void *dx, float *dgamma, float *dbeta, void *workspace))
+       (struct activation a, struct batch_norm n, const void *x, const void *dy, const void *addend,
+        struct norm_gradients d, void *workspace))
 /* Returns the bytes of workspace of batch_norm_statistics, batch_norm_backward and bias_backward.
  * `channels`: rounded up to whole blocks of lanes. */
 KERNEL(size_t, reduction_workspace, (int64_t channels, int threads))
@@ -126,14 +124,13 @@ KERNEL(void, softmax_cross_entropy_backward,
 
 /* The same, without weights and second labels, over logits [rows, classes] that come in blocks of `count`
  * classes from `first` on, in order. loss_block adds a block to `state`. loss_of_rows then adds the mean
- * over `counted` labels to *before (NULL: 0) and the right answers to *correct_before (NULL: 0), and gives
- * the log-sum of each row. */
+ * over `counted` labels and the right answers to those before, and gives the log-sum of each row. */
 KERNEL(void, loss_block,
        (struct labelled l, int64_t first, int64_t count, const float *logits, const int32_t *labels,
         struct loss_row *state))
 KERNEL(void, loss_of_rows,
        (struct labelled l, int64_t counted, const int32_t *labels, const struct loss_row *state,
-        const float *before, const int32_t *correct_before, float *loss, int32_t *correct, float *log_sum))
+        struct loss_before before, float *loss, int32_t *correct, float *log_sum))
 /* dlogits = d loss / d logits of a block, times `share`, in place of logits. */
 KERNEL(void, loss_block_backward,
        (struct labelled l, int64_t first, int64_t count, const float *logits, const int32_t *labels,
@@ -154,27 +151,24 @@ KERNEL(void, dropout,
        (struct activation a, struct random_key key, int64_t first, float probability, const float *x,
         float *y))
 
-/* Optimizer updates; gradients are in units of `unit`. SGD as PyTorch: g += weight_decay * w; m = momentum *
- * m + g; w -= rate * (nesterov ? g + momentum * m : m). m may be without data (momentum 0). */
-KERNEL(void, sgd,
-       (int64_t count, struct updated w, struct updated m, struct stored g, float unit, float rate,
-        float momentum, float weight_decay, bool nesterov))
+/* Optimizer updates. SGD as PyTorch: g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g +
+ * momentum * m : m). m may be without data (momentum 0). */
+KERNEL(void, sgd, (int64_t count, struct update u, struct updated w, struct updated m, struct stored g))
 /* AdamW as PyTorch: decoupled weight decay (Loshchilov & Hutter 2019), bias correction for update number
- * `step` (from 1). */
+ * `step`. */
 KERNEL(void, adamw,
-       (int64_t count, struct updated w, struct updated m, struct updated v, struct stored g, float unit,
-        float rate, float beta1, float beta2, float epsilon, float weight_decay, int64_t step))
-/* As PyTorch: Adam with weight decay in the gradient; RMSprop (m without data: momentum 0); and Lion: u =
- * beta1 m + (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 - beta2) g. */
+       (int64_t count, struct update u, struct updated w, struct updated m, struct updated v,
+        struct stored g))
+/* As PyTorch: Adam with weight decay in the gradient; RMSprop (m without data: momentum 0), whose decay is
+ * beta2; and Lion: u = beta1 m + (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 -
+ * beta2) g. */
 KERNEL(void, adam,
-       (int64_t count, struct updated w, struct updated m, struct updated v, struct stored g, float unit,
-        float rate, float beta1, float beta2, float epsilon, float weight_decay, int64_t step))
+       (int64_t count, struct update u, struct updated w, struct updated m, struct updated v,
+        struct stored g))
 KERNEL(void, rmsprop,
-       (int64_t count, struct updated w, struct updated v, struct updated m, struct stored g, float unit,
-        float rate, float alpha, float epsilon, float momentum, float weight_decay))
-KERNEL(void, lion,
-       (int64_t count, struct updated w, struct updated m, struct stored g, float unit, float rate,
-        float beta1, float beta2, float weight_decay))
+       (int64_t count, struct update u, struct updated w, struct updated v, struct updated m,
+        struct stored g))
+KERNEL(void, lion, (int64_t count, struct update u, struct updated w, struct updated m, struct stored g))
 /* Divides `whole` elements into SQUARE_PARTS parts. Writes the sum of squares, in double, of each part that
  * lies in x, the `count` elements from number `first` on; other parts stay. */
 KERNEL(void, squares, (int64_t whole, int64_t first, int64_t count, const float *x, double *parts))
@@ -211,8 +205,7 @@ KERNEL(bool, reaches, (neap_dtype storage, int64_t count, const void *x, float s
  * times 1). With several micro-batches, of which this is number `micro_batch` (from 0), `batch` is the mean
  * over them. */
 KERNEL(void, running_statistics,
-       (int64_t channels, float *running_mean, float *running_variance, const float *mean,
-        const float *variance, float momentum, int64_t count, int32_t micro_batch, int32_t micro_batches))
+       (int64_t channels, struct running_averages running, const float *mean, const float *variance))
 
 /* copy_rows copies rows of `length` elements; rows begin x_stride and y_stride elements apart. add_rows adds
  * them to the rows of `addend`, which has the stride of y; y may be in place of it. */
@@ -277,7 +270,7 @@ KERNEL(void, row_norm,
  * row_norm_workspace bytes. */
 KERNEL(void, row_norm_backward,
        (struct row_norm n, const void *x, const void *dy, const float *mean, const float *inverse,
-        const float *gamma, void *dx, float *dgamma, float *dbeta, void *workspace))
+        const float *gamma, struct norm_gradients d, void *workspace))
 KERNEL(size_t, row_norm_workspace, (struct row_norm n))
 /* y[t, c] = sum over k of w[h, k] x[t + k - padding, c], where h is the head of channel c; rows outside x
  * are 0. */
@@ -309,14 +302,11 @@ KERNEL(void, gru_cell_backward,
        (int64_t rows, int64_t width, const float *gates, const float *before, float *dh, float *dgates_x,
         float *dgates_h))
 /* y[i] = table[ids[i]]; 0 if ids[i] is not a row of the table. */
-KERNEL(void, gather,
-       (neap_dtype storage, int64_t rows, int64_t width, int64_t count, const void *table, const int32_t *ids,
-        void *y))
+KERNEL(void, gather, (struct gather g, const void *table, void *y))
 /* dtable = addend (NULL: 0) + the sums of dy by row, added in f32 in the order of ids. In place of the
  * addend. `workspace`: gather_workspace bytes. */
 KERNEL(void, gather_backward,
-       (neap_dtype storage, int64_t rows, int64_t width, int64_t count, const int32_t *ids, const void *dy,
-        const void *addend, void *dtable, void *workspace))
+       (struct gather g, const void *dy, const void *addend, void *dtable, void *workspace))
 KERNEL(size_t, gather_workspace, (int64_t count))
 /* Attention over blocks of keys. y: [sequences, queries, heads, depth]. log_sum [sequences, heads, queries]:
  * the logarithm of the sum of the exponentials of a query's scores; -infinity if it sees no key. Keys and
@@ -327,8 +317,7 @@ KERNEL(void, attention,
 /* Gradients of attention. dq may be in place of dy, y or q, dk of k, dv of v, also if q, k and v are parts
  * of one tensor. */
 KERNEL(void, attention_backward,
-       (struct attention a, const void *q, const void *k, const void *v, const void *y, const float *log_sum,
-        const void *dy, void *dq, void *dk, void *dv, void *workspace))
+       (struct attention a, struct attended f, struct attention_gradients d, void *workspace))
 /* Returns the bytes of workspace of attention or, if `backward`, of attention_backward. */
 KERNEL(size_t, attention_workspace, (struct attention a, bool backward, int threads))
 /* Rotates pairs of elements of the first `turned` heads by the angles of their row; copies other heads. In

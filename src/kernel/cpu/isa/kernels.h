@@ -52,6 +52,27 @@ struct activation {
   neap_dtype storage;                             /* in kernels that take the tensor as `void *` */
 };
 
+/* (x - mean) / sqrt(variance + epsilon) * gamma + beta, by channel; clipped to [0, ceiling] if that is not 0.
+ */
+struct batch_norm {
+  const float *mean, *variance, *gamma, *beta;
+  float epsilon, ceiling;
+  bool fixed; /* no gradient passes through mean and variance */
+};
+
+/* The gradients of a normalisation. */
+struct norm_gradients {
+  void *dx;
+  float *dgamma, *dbeta;
+};
+
+/* Running averages of mean and variance, and the part of a step that changes them. */
+struct running_averages {
+  float *mean, *variance, momentum;
+  int64_t count; /* of the elements of a channel */
+  int32_t micro_batch, micro_batches;
+};
+
 /* The elements of a sparse tensor, in memory order, that have values. bits: one bit an element, the first of
  * eight the lowest. If `bits` is NULL: ends[b] counts the values in the blocks of 2^16 elements up to and
  * including b, and indices[] has the element of each value in its block, ascending. */
@@ -94,6 +115,12 @@ struct loss_part {
   int64_t correct;
 };
 
+/* The loss and the right answers of the records before; NULL: 0. */
+struct loss_before {
+  const float *loss;
+  const int32_t *correct;
+};
+
 /* The state of a row of logits after some of its classes. */
 struct loss_row {
   double sum, total;     /* of e^(x - highest); of x, with label smoothing */
@@ -116,6 +143,14 @@ struct updated {
   int64_t first; /* the place in the tensor of the first element of `data` */
 };
 
+/* The numbers of an optimizer's update, of which each optimizer reads some. */
+struct update {
+  float unit, rate; /* gradients are in units of `unit` */
+  float momentum, beta1, beta2, epsilon, weight_decay;
+  bool nesterov;
+  int64_t step; /* the number of the update, from 1 */
+};
+
 struct scalars { /* attributes of an operator of one tensor */
   float a, b;
 };
@@ -132,6 +167,13 @@ struct sum_axes {
   int32_t rank;
   int64_t dims[8];
   uint32_t summed;
+};
+
+/* Rows of a table [rows, width], chosen by `count` ids. */
+struct gather {
+  neap_dtype storage; /* of the table and of the rows that are read */
+  int64_t rows, width, count;
+  const int32_t *ids;
 };
 
 struct row_norm { /* as struct row_norm_attributes (graph/attributes.h) */
@@ -153,6 +195,16 @@ struct attention {
   struct random_key key;
   int64_t first;                   /* the number of the first sequence in the counters of dropout */
   const int32_t *lengths, *places; /* [sequences], [sequences, queries]; NULL: hide no key */
+};
+
+/* What attention read and gave, and the gradients of that. */
+struct attended {
+  const void *q, *k, *v, *y;
+  const float *log_sum;
+};
+struct attention_gradients {
+  const void *dy;
+  void *dq, *dk, *dv;
 };
 
 struct rotary { /* as struct rotary_attributes (graph/attributes.h) */

@@ -190,8 +190,8 @@ void ISA(loss_block)(struct labelled l, int64_t first, int64_t count, const floa
 }
 
 void ISA(loss_of_rows)(struct labelled l, int64_t counted, const int32_t *labels,
-                       const struct loss_row *state, const float *before, const int32_t *correct_before,
-                       float *loss, int32_t *correct, float *log_sum) {
+                       const struct loss_row *state, struct loss_before before, float *loss, int32_t *correct,
+                       float *log_sum) {
   const double smoothing = (double)l.smoothing;
   double total = 0;
   int32_t right = 0;
@@ -205,8 +205,8 @@ void ISA(loss_of_rows)(struct labelled l, int64_t counted, const int32_t *labels
     right += r->best == labels[n];
   }
   const double mean = counted > 0 ? total / (double)counted : 0;
-  *loss = (float)(before != NULL ? (double)*before + mean : mean);
-  *correct = (correct_before != NULL ? *correct_before : 0) + right;
+  *loss = (float)(before.loss != NULL ? (double)*before.loss + mean : mean);
+  *correct = (before.correct != NULL ? *before.correct : 0) + right;
 }
 
 void ISA(loss_block_backward)(struct labelled l, int64_t first, int64_t count, const float *logits,

@@ -164,12 +164,18 @@ struct row_sums {
   double gradient, product; /* of g = dy gamma, and of g times the normalised x */
 };
 
+struct row { /* row number `r` */
+  int64_t r;
+  const float *x, *dy;
+  float mean, inverse;
+};
+
 /* Returns the sums of a row, and adds its part of the gradients of gamma and beta. */
-static struct row_sums row_sums(const struct row_norm *n, int64_t r, const float *x, const float *dy,
-                                float mean, float inverse, const float *gamma, double *dgamma,
+static struct row_sums row_sums(const struct row_norm *n, struct row row, const float *gamma, double *dgamma,
                                 double *dbeta) {
   struct row_sums total = {0, 0};
-  const int64_t first = first_channel(n, r);
+  const int64_t first = first_channel(n, row.r);
+  const float *x = row.x, *dy = row.dy, mean = row.mean, inverse = row.inverse;
   if (n->inner == 1) {
     double gradient = 0, product = 0;
 #pragma omp simd reduction(+ : gradient, product)
@@ -205,11 +211,12 @@ static struct row_sums row_sums(const struct row_norm *n, int64_t r, const float
 
 /* dx = inverse (g - mean g - h mean (g h)), where g = dy gamma and h is the normalised x; without mean g if
  * rows are not centred. */
-static void row_gradient(const struct row_norm *n, int64_t r, const float *x, const float *dy, float mean,
-                         float inverse, const float *gamma, struct row_sums sums, float *dx) {
+static void row_gradient(const struct row_norm *n, struct row row, const float *gamma, struct row_sums sums,
+                         float *dx) {
+  const float *x = row.x, *dy = row.dy, mean = row.mean, inverse = row.inverse;
   const float first = n->centred ? (float)(sums.gradient / (double)n->length) : 0,
               second = (float)(sums.product / (double)n->length);
-  const int64_t channel = first_channel(n, r);
+  const int64_t channel = first_channel(n, row.r);
   if (n->inner == 1 && gamma != NULL) {
     const float *g = gamma + channel;
 #pragma omp simd
@@ -226,10 +233,10 @@ static void row_gradient(const struct row_norm *n, int64_t r, const float *x, co
 }
 
 void ISA(row_norm_backward)(struct row_norm n, const void *x, const void *dy, const float *mean,
-                            const float *inverse, const float *gamma, void *dx, float *dgamma, float *dbeta,
+                            const float *inverse, const float *gamma, struct norm_gradients d,
                             void *workspace) {
   const struct stored values = {n.storage, (void *)x}, given = {n.storage, (void *)dy},
-                      made = {n.storage, dx};
+                      made = {n.storage, d.dx};
   const int64_t channels = channels_of(&n);
   double *sums = workspace;
 #pragma omp parallel for if (n.rows * n.length >= PARALLEL_FROM)
@@ -240,10 +247,10 @@ void ISA(row_norm_backward)(struct row_norm n, const void *x, const void *dy, co
     for (int64_t r = mine.begin; r < mine.end; r++) {
       float x_buffer[HALF_ROW_LIMIT], dy_buffer[HALF_ROW_LIMIT]; /* the second of dy, then of dx */
       const int64_t at = r * n.length;
-      const float *v = floats_at(values, at, n.length, x_buffer),
-                  *g = floats_at(given, at, n.length, dy_buffer);
-      const struct row_sums total = row_sums(&n, r, v, g, mean[r], inverse[r], gamma, own, own + channels);
-      row_gradient(&n, r, v, g, mean[r], inverse[r], gamma, total, made_floats(made, at, dy_buffer));
+      const struct row row = {r, floats_at(values, at, n.length, x_buffer),
+                              floats_at(given, at, n.length, dy_buffer), mean[r], inverse[r]};
+      const struct row_sums total = row_sums(&n, row, gamma, own, own + channels);
+      row_gradient(&n, row, gamma, total, made_floats(made, at, dy_buffer));
       store_floats(made, at, n.length, dy_buffer);
     }
   }
@@ -255,7 +262,7 @@ void ISA(row_norm_backward)(struct row_norm n, const void *x, const void *dy, co
       g += sums[2 * part * channels + c];
       b += sums[(2 * part + 1) * channels + c];
     }
-    dgamma[c] = (float)g;
-    dbeta[c] = (float)b;
+    d.dgamma[c] = (float)g;
+    d.dbeta[c] = (float)b;
   }
 }

@@ -138,14 +138,13 @@ void ISA(sum)(struct sum_axes a, float scale, const float *x, float *y) {
 
 /* ---- Rows by number ---- */
 
-void ISA(gather)(neap_dtype storage, int64_t rows, int64_t width, int64_t count, const void *table,
-                 const int32_t *ids, void *y) {
-  const size_t row = (size_t)width * bytes_of(storage);
-#pragma omp parallel for if (count * width >= PARALLEL_FROM)
-  for (int64_t i = 0; i < count; i++) {
+void ISA(gather)(struct gather g, const void *table, void *y) {
+  const size_t row = (size_t)g.width * bytes_of(g.storage);
+#pragma omp parallel for if (g.count * g.width >= PARALLEL_FROM)
+  for (int64_t i = 0; i < g.count; i++) {
     unsigned char *to = (unsigned char *)y + (size_t)i * row;
-    if (ids[i] >= 0 && ids[i] < rows)
-      memcpy(to, (const unsigned char *)table + (size_t)ids[i] * row, row);
+    if (g.ids[i] >= 0 && g.ids[i] < g.rows)
+      memcpy(to, (const unsigned char *)table + (size_t)g.ids[i] * row, row);
     else
       memset(to, 0, row);
   }
@@ -183,11 +182,12 @@ static struct places sort_places(int64_t rows, int64_t count, const int32_t *ids
   return p;
 }
 
-/* Computes the elements [first, first + length) of the row that the places [begin, end) read. */
-static void sum_row(neap_dtype storage, int64_t width, int64_t first, int64_t length, const int32_t *ids,
-                    const int64_t *begin, const int64_t *end, const void *dy, const void *addend,
-                    void *dtable) {
-  const int64_t row = ids[*begin] * width + first;
+/* Computes some columns of the row that the places [begin, end) read. */
+static void sum_row(const struct gather *g, struct range columns, const int64_t *begin, const int64_t *end,
+                    const void *dy, const void *addend, void *dtable) {
+  const neap_dtype storage = g->storage;
+  const int64_t width = g->width, first = columns.begin, length = columns.end - first,
+                row = g->ids[*begin] * width + first;
   float sums[GATHER_WIDTH] = {0}, one[GATHER_WIDTH];
   for (const int64_t *place = begin; place < end; place++) {
     const void *from = element_at(dy, storage, *place * width + first);
@@ -214,25 +214,26 @@ static void begin_table(neap_dtype storage, struct range mine, const void *adden
     memcpy(to, element_at(addend, storage, mine.begin), length);
 }
 
-void ISA(gather_backward)(neap_dtype storage, int64_t rows, int64_t width, int64_t count, const int32_t *ids,
-                          const void *dy, const void *addend, void *dtable, void *workspace) {
-  const struct places p = sort_places(rows, count, ids, workspace);
-  const int64_t chunks = (width + GATHER_WIDTH - 1) / GATHER_WIDTH;
+void ISA(gather_backward)(struct gather g, const void *dy, const void *addend, void *dtable,
+                          void *workspace) {
+  const struct places p = sort_places(g.rows, g.count, g.ids, workspace);
+  const int64_t width = g.width, chunks = (width + GATHER_WIDTH - 1) / GATHER_WIDTH;
   int64_t occurring = 0, *begins = p.other; /* the first place of each row that occurs */
   for (int64_t i = 0; i < p.count; i++)
-    if (i == 0 || ids[p.sorted[i]] != ids[p.sorted[i - 1]]) begins[occurring++] = i;
-#pragma omp parallel if ((rows + count) * width >= PARALLEL_FROM)
+    if (i == 0 || g.ids[p.sorted[i]] != g.ids[p.sorted[i - 1]]) begins[occurring++] = i;
+#pragma omp parallel if ((g.rows + g.count) * width >= PARALLEL_FROM)
   {
-    begin_table(storage, part_of(rows * width, omp_get_thread_num(), omp_get_num_threads()), addend, dtable);
+    begin_table(g.storage, part_of(g.rows * width, omp_get_thread_num(), omp_get_num_threads()), addend,
+                dtable);
 #pragma omp barrier
     /* Several threads share the parts of a row that occurs often. */
 #pragma omp for collapse(2)
     for (int64_t chunk = 0; chunk < chunks; chunk++)
       for (int64_t r = 0; r < occurring; r++) {
-        const int64_t first = chunk * GATHER_WIDTH,
-                      length = width - first < GATHER_WIDTH ? width - first : GATHER_WIDTH,
+        const int64_t first = chunk * GATHER_WIDTH, past = first + GATHER_WIDTH,
                       end = r + 1 < occurring ? begins[r + 1] : p.count;
-        sum_row(storage, width, first, length, ids, p.sorted + begins[r], p.sorted + end, dy, addend, dtable);
+        const struct range columns = {first, past < width ? past : width};
+        sum_row(&g, columns, p.sorted + begins[r], p.sorted + end, dy, addend, dtable);
       }
   }
 }

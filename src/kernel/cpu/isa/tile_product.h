@@ -40,6 +40,19 @@ struct factor {
   int64_t row, column;
 };
 
+/* The right factor: rows of units, `row` apart. */
+struct right_factor {
+  const float *data;
+  int64_t row;
+};
+
+/* The result: rows of sums, `row` apart, which are added to if `add`. */
+struct product {
+  float *data;
+  int64_t row;
+  bool add;
+};
+
 INLINE tile_vector multiply_add_units(bool pairs, const float *a, tile_vector b, tile_vector sum) {
 #if defined(__AVX512BF16__)
   if (pairs) {
@@ -52,62 +65,64 @@ INLINE tile_vector multiply_add_units(bool pairs, const float *a, tile_vector b,
   return sum + *a * b;
 }
 
-INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor a, const float *b,
-                          int64_t b_row, float *c, int64_t c_row, bool add) {
+INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor a, struct right_factor b,
+                          struct product c) {
   tile_vector sum[TILE_ROWS][TILE_VECTORS];
   for (int r = 0; r < TILE_ROWS; r++)
     for (int v = 0; v < vectors; v++)
-      sum[r][v] = add ? load_units(c + r * c_row + v * TILE_WIDTH) : (tile_vector){0};
+      sum[r][v] = c.add ? load_units(c.data + r * c.row + v * TILE_WIDTH) : (tile_vector){0};
   for (int64_t k = 0; k < depth; k++) {
     tile_vector right[TILE_VECTORS];
-    for (int v = 0; v < vectors; v++) right[v] = load_units(b + k * b_row + v * TILE_WIDTH);
+    for (int v = 0; v < vectors; v++) right[v] = load_units(b.data + k * b.row + v * TILE_WIDTH);
     for (int r = 0; r < TILE_ROWS; r++)
       for (int v = 0; v < vectors; v++)
         sum[r][v] = multiply_add_units(pairs, a.data + r * a.row + k * a.column, right[v], sum[r][v]);
   }
   for (int r = 0; r < TILE_ROWS; r++)
-    for (int v = 0; v < vectors; v++) store_units(c + r * c_row + v * TILE_WIDTH, sum[r][v]);
+    for (int v = 0; v < vectors; v++) store_units(c.data + r * c.row + v * TILE_WIDTH, sum[r][v]);
 }
 
-INLINE void multiply_columns(bool pairs, int vectors, int64_t rows, int64_t depth, struct factor a,
-                             const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+/* Computes `vectors` vectors of columns, from column n on. */
+INLINE void multiply_columns(bool pairs, int vectors, int64_t rows, int64_t n, int64_t depth, struct factor a,
+                             struct right_factor b, struct product c) {
+  b.data += n;
   for (int64_t m = 0; m < rows; m += TILE_ROWS)
-    multiply_tile(pairs, vectors, depth, (struct factor){a.data + m * a.row, a.row, a.column}, b, b_row,
-                  c + m * c_row, c_row, add);
+    multiply_tile(pairs, vectors, depth, (struct factor){a.data + m * a.row, a.row, a.column}, b,
+                  (struct product){c.data + m * c.row + n, c.row, c.add});
 }
 
 INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                           const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+                           struct right_factor b, struct product c) {
   const int64_t step = TILE_VECTORS * TILE_WIDTH;
   int64_t n = 0;
   for (; n + step <= whole_vectors(columns); n += step)
-    multiply_columns(pairs, TILE_VECTORS, rows, depth, a, b + n, b_row, c + n, c_row, add);
+    multiply_columns(pairs, TILE_VECTORS, rows, n, depth, a, b, c);
   const int64_t rest = (whole_vectors(columns) - n) / TILE_WIDTH;
-  if (rest == 1) multiply_columns(pairs, 1, rows, depth, a, b + n, b_row, c + n, c_row, add);
+  if (rest == 1) multiply_columns(pairs, 1, rows, n, depth, a, b, c);
 #if defined(__AVX512F__)
-  if (rest == 2) multiply_columns(pairs, 2, rows, depth, a, b + n, b_row, c + n, c_row, add);
-  if (rest == 3) multiply_columns(pairs, 3, rows, depth, a, b + n, b_row, c + n, c_row, add);
+  if (rest == 2) multiply_columns(pairs, 2, rows, n, depth, a, b, c);
+  if (rest == 3) multiply_columns(pairs, 3, rows, n, depth, a, b, c);
 #endif
 }
 
-static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a, const float *b,
-                            int64_t b_row, float *c, int64_t c_row, bool add) {
-  multiply_units(false, rows, columns, depth, a, b, b_row, c, c_row, add);
+static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                            struct right_factor b, struct product c) {
+  multiply_units(false, rows, columns, depth, a, b, c);
 }
-static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct factor a, const float *b,
-                           int64_t b_row, float *c, int64_t c_row, bool add) {
-  multiply_units(true, rows, columns, depth, a, b, b_row, c, c_row, add);
+static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                           struct right_factor b, struct product c) {
+  multiply_units(true, rows, columns, depth, a, b, c);
 }
 
-/* c [rows, columns] = a b, or c += a b if `add`; each sum has `depth` terms. a and b are in units, pairs
- * only if HAS_PAIRS. Rows are rounded up to whole tiles, columns to whole vectors, and an odd depth to whole
- * pairs; all three matrices must have room for these. */
+/* c [rows, columns] = a b, or c += a b; each sum has `depth` terms. a and b are in units, pairs only if
+ * HAS_PAIRS. Rows are rounded up to whole tiles, columns to whole vectors, and an odd depth to whole pairs;
+ * all three matrices must have room for these. */
 static inline void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                            const float *b, int64_t b_row, float *c, int64_t c_row, bool add) {
+                            struct right_factor b, struct product c) {
   if (HAS_PAIRS && pairs)
-    multiply_pairs(rows, columns, units_of(true, depth), a, b, b_row, c, c_row, add);
+    multiply_pairs(rows, columns, units_of(true, depth), a, b, c);
   else
-    multiply_floats(rows, columns, depth, a, b, b_row, c, c_row, add);
+    multiply_floats(rows, columns, depth, a, b, c);
 }
 
 #endif

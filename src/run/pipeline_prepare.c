@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory_status.h"
 #include "base/stop.h"
 #include "collective/agree.h"
@@ -13,6 +14,7 @@
 #include "run/pipeline_schedule.h"
 #include "run/session_ranks.h"
 #include "run/session_run.h"
+#include "step/tuning.h"
 
 /* ---- The whole programs ---- */
 
@@ -217,14 +219,22 @@ static neap_status cut_all(struct neap_session *s) {
 
 /* ---- Planning ---- */
 
+/* Returns the time limit of a plan; until a moment, that of one of `left` plans: none (0) where it would be
+ * short, as planning without a limit takes about as long. */
+static double plan_seconds(const struct neap_session *s, int32_t left) {
+  const double until = s->pipeline->until, each = (until - clock_seconds()) / left;
+  if (until == 0) return s->options.plan_seconds;
+  return each > PIECE_SECONDS ? each : 0;
+}
+
 /* Plans a piece within bytes for its arena; NEAP_BUDGET_MAX or NEAP_BUDGET_MIN: as it is. Raises `*least` to
  * what its arena needs at least if that is more. */
 static neap_status plan_piece(const struct neap_session *s, struct session_program *program, uint64_t arena,
-                              uint64_t *least) {
+                              double seconds, uint64_t *least) {
   const neap_session_options *o = &s->options;
   const neap_plan_options how = {.planner = o->planner,
                                  .quick = o->plan_quick,
-                                 .seconds = o->plan_seconds,
+                                 .seconds = seconds,
                                  .progress = o->plan_progress,
                                  .context = o->plan_context,
                                  .stop = o->plan_stop};
@@ -248,13 +258,20 @@ static neap_status plan_piece(const struct neap_session *s, struct session_progr
   return neap_plan_check(step, plan, &result);
 }
 
+/* Returns whether this rank has a piece, of the step or else of another program. */
+static bool is_planned(const struct neap_session *s, int32_t piece, bool of_step) {
+  return is_own(s, piece) && (kind_of_piece(s->pipeline, piece) == PROGRAM_STEP) == of_step;
+}
+
 /* Plans the pieces of some programs; all are tried, so that `*least` holds for all. */
 static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t arena, uint64_t *least) {
   struct pipeline *p = s->pipeline;
   neap_status status = NEAP_OK;
+  int32_t left = 0;
+  for (int32_t i = 0; i < p->pieces.count; i++) left += is_planned(s, i, of_step);
   for (int32_t i = 0; i < p->pieces.count; i++) {
-    if (!is_own(s, i) || (kind_of_piece(p, i) == PROGRAM_STEP) != of_step) continue;
-    const neap_status made = plan_piece(s, &p->programs[i], arena, least);
+    if (!is_planned(s, i, of_step)) continue;
+    const neap_status made = plan_piece(s, &p->programs[i], arena, plan_seconds(s, left--), least);
     if (made != NEAP_OK && made != NEAP_OVER_BUDGET) return made;
     if (made != NEAP_OK) status = made;
   }
@@ -356,14 +373,28 @@ static neap_status bound_pieces(const struct neap_session *s, uint64_t *bound) {
   return NEAP_OK;
 }
 
-/* Lists the schedules of all budgets, from the largest; without those in which a rank has nothing
- * to run. Fails if all are such. The caller frees the list, after a failure too. */
-static neap_status list_schedules(struct neap_session *s, const struct neap_graph *graph, struct rated **list,
-                                  int32_t *count) {
+/* Finds out whether a moment has come on any rank, the same on all; 0: one that never does. */
+static neap_status is_past(const struct neap_session *s, double moment, bool *past) {
+  uint64_t late = clock_is_past(moment);
+  *past = false;
+  if (moment == 0) return NEAP_OK;
+  TRY(ranks_most(s->options.collective, &late));
+  *past = late > 0;
+  return NEAP_OK;
+}
+
+/* Lists the schedules of all budgets, from the largest, until the time is up, but one at least; without those
+ * in which a rank has nothing to run. Fails if all are such. The caller frees the list, after a failure too.
+ */
+static neap_status list_schedules(struct neap_session *s, const struct neap_graph *graph, double until,
+                                  struct rated **list, int32_t *count) {
   uint64_t lower = NEAP_BUDGET_MAX;
   int32_t room = 0;
   while (lower > 0) {
     struct rated own = {.budget = lower};
+    bool late = false;
+    if (*count > 0) TRY(is_past(s, until, &late));
+    if (late) return NEAP_OK;
     forget_pieces(s);
     neap_status status = schedule_together(s, graph, own.budget, &lower);
     if (status == NEAP_UNSUPPORTED && (lower > 0 || *count > 0)) continue; /* it is so on all ranks */
@@ -396,12 +427,18 @@ struct least {
 };
 
 /* Finds it: a piece's own plan may need less than the schedule foresees, so that all that may be it are
- * planned. Every rank gets the same. */
-static neap_status find_least(struct neap_session *s, const struct neap_graph *graph,
+ * planned, each in its part of the time; when that is up after one of them, the least so far is taken. Every
+ * rank gets the same. */
+static neap_status find_least(struct neap_session *s, const struct neap_graph *graph, double until,
                               const struct rated *list, int32_t count, struct least *least) {
   *least = (struct least){.bytes = UINT64_MAX};
   for (int32_t i = 0; i < count && list[i].bound < least->bytes; i++) {
+    const double now = clock_seconds();
     uint64_t own, lower;
+    bool late = false;
+    if (i > 0) TRY(is_past(s, until, &late));
+    if (late) break;
+    s->pipeline->until = until > 0 ? now + (until - now) / (count - i) : 0;
     TRY(attempt(s, graph, list[i].budget, NEAP_BUDGET_MIN, &own, &lower));
     uint64_t most = own;
     TRY(ranks_most(s->options.collective, &most));
@@ -417,18 +454,26 @@ static neap_status fail_small(const struct neap_session *s, uint64_t need) {
                    (unsigned long long)s->budget, (unsigned long long)need);
 }
 
+/* Searches for the least with a time limit of its own, if planning has one: half of it to list schedules. */
+static neap_status search_least(struct neap_session *s, const struct neap_graph *graph, struct least *least) {
+  const double limit = s->options.plan_seconds, now = clock_seconds();
+  struct rated *list = NULL;
+  int32_t count = 0;
+  neap_status status = list_schedules(s, graph, limit > 0 ? now + limit / 2 : 0, &list, &count);
+  if (status == NEAP_OK) status = find_least(s, graph, limit > 0 ? now + limit : 0, list, count, least);
+  s->pipeline->until = 0;
+  free(list);
+  return status;
+}
+
 /* Takes the schedule of the least bytes, or fails with the most of them that a rank needs. */
 static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
   const uint64_t rest =
       s->options.process_budget > s->budget ? s->options.process_budget - s->budget + PROCESS_RUN_MARGIN : 0;
-  struct rated *list = NULL;
   struct least least;
-  int32_t count = 0;
-  neap_status status = list_schedules(s, graph, &list, &count);
-  if (status == NEAP_OK) status = find_least(s, graph, list, count, &least);
-  free(list);
-  TRY(status);
+  TRY(search_least(s, graph, &least));
+  neap_status status = NEAP_OK;
   if (s->budget == NEAP_BUDGET_MIN && least.planned) return NEAP_OK;
   if (least.own > s->budget && s->budget != NEAP_BUDGET_MIN) status = fail_small(s, least.bytes);
   if (smallest != NULL) *smallest = least.bytes + rest;

@@ -151,6 +151,9 @@ static const double NARROW_RATIO = 1.02; /* between a budget that is met and one
 static const double LONG_SHARE = 0.7; /* of the time that is left, for the planner; the rest is for layouts */
 static const double LONG_MOMENT = 0.05; /* seconds: less is not worth it */
 
+/* Seconds that planning takes about: a piece of a pipeline has no time limit below them. */
+static const double PIECE_SECONDS = 1;
+
 /* ---- Repair (plan/repair.c) ---- */
 
 enum {

@@ -379,12 +379,38 @@ static void test_refusals(void **state) {
   neap_graph_free(graph);
 }
 
+/* When its time is up at once, the search for the least has one schedule, the first: it needs more, its bytes
+ * are met, and all ranks have the same. */
+static void test_time_limit(void **state) {
+  (void)state;
+  neap_graph *graph = build(4);
+  neap_session_options small = {.pipeline = 2, .micro_batches = 4, .budget = 1000, .planner = "evict"};
+  const struct refused least = create_two(graph, small);
+  small.plan_seconds = 1e-3;
+  const struct refused first = create_two(graph, small);
+  assert_int_equal(first.status, NEAP_OVER_BUDGET);
+  assert_true(first.smallest > least.smallest);
+  small.budget = first.smallest;
+  assert_int_equal(create_two(graph, small).status, NEAP_OK);
+  small.plan_seconds = 1e4;
+  small.budget = 1000;
+  assert_int_equal(create_two(graph, small).smallest, least.smallest);
+  struct rank_run like = {.graph = graph, .options = cases[4].options};
+  like.options.micro_batches = 4;
+  like.options.planner = "evict";
+  like.options.plan_seconds = 1e-3;
+  like.options.budget = NEAP_BUDGET_MIN;
+  check("the least of no time", like, 2);
+  neap_graph_free(graph);
+}
+
 int run_test_pipeline_run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bits),          cmocka_unit_test(test_several_pipelines),
       cmocka_unit_test(test_shared_states), cmocka_unit_test(test_ways),
       cmocka_unit_test(test_short_step),    cmocka_unit_test(test_budgets),
       cmocka_unit_test(test_files),         cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_time_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -262,6 +262,9 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
   neap_train_options source = s->a.options;
   if (source.model == NULL) return report_usage(verb, "--allow %s needs --model", allow);
   if (s->out != NULL) return report_usage(verb, "-o %s: writes one plan, but --allow makes several", s->out);
+  if (strcmp(source.session.planner, "all") == 0)
+    return report_usage(verb, "--allow %s: plans each combination by one planner; leave out --planner all",
+                        allow);
   if (check_use(verb, &s->a) != EXIT_DONE) return EXIT_USAGE;
   neap_train_options_resolve(&source);
   neap_status status = source.shape.batch == 0 ? source_usual_batch(&source) : NEAP_OK;

@@ -137,6 +137,8 @@ neap_status source_combinations(const neap_train_options *source, neap_combinati
   neap_session_options session = source_session(source);
   session.budget = source->session.budget;
   session.budget_fraction = source->session.budget_fraction;
+  session.planner = source->session.planner;
+  session.plan_seconds = source->session.plan_seconds;
   return neap_combinations(source->model, &shape, &session, source->allow, list, count);
 }
 

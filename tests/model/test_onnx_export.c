@@ -40,7 +40,7 @@ static void check_model(const char *name, neap_model_options shape, const char *
   neap_session *session;
   neap_export_result result;
   struct import m;
-  const neap_session_options options = {.predict = true, .seed = 3};
+  const neap_session_options options = {.predict = true, .seed = 3, .planner = quick_planner()};
   shape.batch = BATCH;
   ASSERT_OK(neap_model_build(name, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &session));

@@ -262,9 +262,6 @@ static int plan_combinations(const struct verb *verb, const struct settings *s) 
   neap_train_options source = s->a.options;
   if (source.model == NULL) return report_usage(verb, "--allow %s needs --model", allow);
   if (s->out != NULL) return report_usage(verb, "-o %s: writes one plan, but --allow makes several", s->out);
-  if (strcmp(source.session.planner, "all") == 0)
-    return report_usage(verb, "--allow %s: plans each combination by one planner; leave out --planner all",
-                        allow);
   if (check_use(verb, &s->a) != EXIT_DONE) return EXIT_USAGE;
   neap_train_options_resolve(&source);
   neap_status status = source.shape.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
@@ -314,6 +311,8 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   if (!all && !planner_exists(planner))
     return report_usage(verb, "--planner %s: unknown planner; see `neap planners`", planner);
   if (all && s.out != NULL) return report_usage(verb, "-o %s: writes one plan; name one planner", s.out);
+  if (all && (s.profile || given_text(&s.a, "allow") != NULL))
+    return report_usage(verb, "--planner all: compares plans of one step; leave out --allow and --profile");
   s.a.options.session.budget = tell_budget(given_text(&s.a, "budget"), s.a.options.session.budget);
   tell_budget(given_text(&s.a, "total-budget"), s.a.options.total_budget);
   if (divide(verb, &s) != EXIT_DONE) return EXIT_USAGE;

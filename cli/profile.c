@@ -40,8 +40,8 @@ static neap_status profile_row(const struct techniques *t, struct profiled *row)
   row->name = techniques_text(t, row->techniques);
   neap_status status = source_step(&source, &step);
   const uint64_t budget = row->techniques & TECHNIQUE_RECOMPUTE ? NEAP_BUDGET_MIN : NEAP_BUDGET_MAX;
-  if (status == NEAP_OK)
-    status = source_plan(&source, step, budget, &(neap_plan_options){0}, NULL, &chosen, &plan);
+  const neap_plan_options how = {.planner = source.session.planner, .seconds = source.session.plan_seconds};
+  if (status == NEAP_OK) status = source_plan(&source, step, budget, &how, NULL, &chosen, &plan);
   if (status == NEAP_OK) status = take_kinds(chosen != NULL ? chosen : step, plan, row);
   if (status == NEAP_OK) {
     neap_plan_info info;

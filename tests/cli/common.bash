@@ -47,6 +47,10 @@ train=("$neap" train "${small[@]}" --data synthetic:images=1024 --evaluate off)
 # Within the least memory that is found at once, where it does not matter what the least is.
 tight=(--budget min --planner evict)
 
+# Options for a planner where it does not matter which: a quick pass takes one that plans at once.
+at_once=()
+[ -z "${NEAP_QUICK:-}" ] || at_once=(--planner evict)
+
 # write_skipping FILE: a step that is no chain. The first of six nodes makes a second value that only the last one reads,
 # so that no place between them is crossed by one value alone.
 write_skipping() {

@@ -189,5 +189,9 @@ for row in 1 2 3 11; do
   [ "$(field profile.$row.peak_bytes)" -lt "$whole" ] || fail "row $row of the profile takes $(field profile.$row.peak_bytes) of $whole bytes"
 done
 expect 0 "$neap" plan --model mlp --batch 8 --threads 1 --profile --allow micro
+expect 0 "$neap" plan "${small[@]}" --profile --allow micro --planner keep-all --json
+same "$(field profile.1.combination) $(field profile.1.overhead)" "recompute 0.0" "the profile of the planner that is named"
+expect 2 "$neap" plan "${small[@]}" --profile --planner all
+says "--planner all: compares plans of one step"
 expect 2 "$neap" plan --profile
 expect 2 "$neap" plan --model wrn-10-1 --profile --precision f16

@@ -23,6 +23,15 @@ elsewhere() {
 # masked: lines without their numbers, units of bytes and time, and the widths between words.
 masked() { sed -E 's/-?[0-9][0-9.]*( ?(GiB|MiB|KiB|B|GB|MB|ms|s)\b)?/N/g; s/ +/ /g'; }
 
+# as_tried COMMAND: it, or, in a quick pass, its plans by a planner that plans at once, where it searches for long.
+as_tried() {
+  case ${NEAP_QUICK:+quick}$1 in
+    "quickneap curve "*) echo "$1 --points 3 --planner evict" ;;
+    "quickneap plan "*" --allow "* | "quickneap train "*" --allow "*) echo "$1 --planner evict" ;;
+    *) echo "$1" ;;
+  esac
+}
+
 # commands FILE: its commands and the output that it shows, a line each, behind "$" or "=".
 commands() {
   awk '/^```/ { kind = kind == "" ? substr($0, 4) : ""; next }
@@ -46,7 +55,7 @@ for document in README.md docs/command.md; do
     command=$text ran=no
     if elsewhere "$command"; then continue; fi
     ran=yes
-    expect 0 bash -eo pipefail -c "$command" </dev/null
+    expect 0 bash -eo pipefail -c "$(as_tried "$command")" </dev/null
     cat out err | masked >printed
   done <listed
   rm -rf run wines mine net again book houses lora lora-adapter tuned adapter mine.gguf translator

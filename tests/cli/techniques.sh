@@ -18,7 +18,7 @@ same "$(field combination)" bf16 "the combination that is planned"
 expect 3 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16 --planner evict --budget 1MB
 grep -qF "($least)" out || fail "the smallest budget is not that of the planner: $(cat out)"
 expect 2 "$neap" plan --model wrn-10-1 --batch 8 --threads 1 --allow bf16 --planner all
-says "leave out --planner all"
+says "--planner all: compares plans of one step"
 expect 2 "${train[@]}" --allow micro,f8
 says f8
 expect 2 "${train[@]}" --allow micro --micro-batch 2

@@ -48,10 +48,10 @@ for way in "${ways[@]}"; do
   expect 0 "$neap" plan "${step[@]}" "${sharing[@]}" --json
   same "$(field peak_bytes) $(field sent_bytes_per_step)" "$peak $sent" "peak and bytes sent with ${sharing[*]}, as planned"
 done
-expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min --json
-least=$(field peak_bytes) resident=$(field resident_bytes)
-expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min --shard all --json
-[ "$(field peak_bytes)" -lt $((least * 3 / 4)) ] && [ "$(field resident_bytes)" -lt $((resident / 2)) ] || fail "shares of weights take no less"
+expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min "${at_once[@]}" --json
+whole=$(field peak_bytes) resident=$(field resident_bytes)
+expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min "${at_once[@]}" --shard all --json
+[ "$(field peak_bytes)" -lt $((whole * 3 / 4)) ] && [ "$(field resident_bytes)" -lt $((resident / 2)) ] || fail "shares of weights take no less"
 expect 0 "$neap" plan "${step[@]}" --processes 4 --bandwidth 1GB --latency 0.001
 grep -q "each of 4 processes: 2 of 8 micro-batches of 2; it sends" out || fail "the plan does not tell what is sent: $(cat out)"
 expect 2 "$neap" plan "${step[@]}" --processes 3
@@ -169,7 +169,7 @@ for signal in KILL TERM; do
 done
 
 # The largest batch is not looked for; no message says that none fits.
-expect 3 "${run[@]}" --steps 2 --processes 2 --budget 1KB --json
+expect 3 "${run[@]}" --steps 2 --processes 2 "${at_once[@]}" --budget 1KB --json
 same "$(field largest_batch)" null "the largest batch of two processes"
 ! grep -q "no batch" err || fail "it is told that no batch fits"
 
@@ -182,7 +182,7 @@ while read -r status words options; do
 done <<'END'
 2 divide_among_3_processes --processes 3
 1 is_missing --processes 2 --data cifar10:nowhere
-3 the_smallest_that_can --processes 2 --budget 1KB
+3 the_smallest_that_can --processes 2 --planner evict --budget 1KB
 2 --processes --processes 0
 END
 

@@ -54,6 +54,10 @@ check-aarch64: ## build the command for 64-bit ARM in build-aarch64 and run a ch
 	@cmake --build build-aarch64 -j $(JOBS) --target neap portable_tests
 	@cd build-aarch64 && NEAP_QUICK=1 ctest -j $(JOBS) -L portable --output-on-failure --no-tests=error
 
+check-chroots: ## build, test, install and ship from a clean clone in fresh chroots of Debian 12 and 13 (root, debootstrap, git; the network; docs/packages.md)
+	@scripts/check-in-chroot bookworm
+	@scripts/check-in-chroot trixie
+
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
 	@bench/run $(BUILD)
 
@@ -80,4 +84,4 @@ clean: ## remove what was built
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 bench papers install packages-to-ship format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 check-chroots bench papers install packages-to-ship format lint clean help

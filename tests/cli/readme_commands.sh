@@ -1,5 +1,5 @@
 # Every command of README.md and docs/command.md works, on small files of the names that the text has. A line of output that the README
-# shows is one that the command prints, but for its numbers. What is tried elsewhere is listed below, with where.
+# shows is one that the command prints, but for its numbers. What is tried elsewhere is listed below, with where. Names each command.
 source "$(dirname "$0")/common.bash"
 command -v python3 >/dev/null || exit 77
 
@@ -53,9 +53,13 @@ for document in README.md docs/command.md; do
       continue
     fi
     command=$text ran=no
-    if elsewhere "$command"; then continue; fi
+    if elsewhere "$command"; then
+      echo "elsewhere: $command"
+      continue
+    fi
     ran=yes
     expect 0 bash -eo pipefail -c "$(as_tried "$command")" </dev/null
+    echo "ran: $command"
     cat out err | masked >printed
   done <listed
   rm -rf run wines mine net again book houses lora lora-adapter tuned adapter mine.gguf translator

@@ -89,6 +89,20 @@ static size_t find_column(const seen_columns *seen, const char *name) {
   return i;
 }
 
+/* Fails if a name in the list of ignored columns is no column's. */
+static neap_status check_ignored(const char *list, const char *path, const seen_columns *seen) {
+  size_t length = 0, i;
+  for (const char *name = list; name != NULL; name = name[length] == ';' ? name + length + 1 : NULL) {
+    length = strcspn(name, ";");
+    for (i = 0; i < seen->count; i++)
+      if (strlen(seen->data[i].name) == length && strncmp(seen->data[i].name, name, length) == 0) break;
+    RETURN_IF(length > 0 && i == seen->count, NEAP_INVALID_ARGUMENT,
+              "%s: has no column '%.*s' to ignore; it has '%s' to '%s'", path, (int)length, name,
+              seen->data[0].name, seen->data[seen->count - 1].name);
+  }
+  return NEAP_OK;
+}
+
 static neap_status choose_label(const struct table_words *words, const char *path, const seen_columns *seen,
                                 size_t *label) {
   *label = seen->count - 1;
@@ -140,6 +154,7 @@ static neap_status read_header(struct source *source, const struct table_words *
                 name);
     TRY(vector_push(seen, (struct seen){.name = name, .ignored = is_listed(words->ignore, name)}));
   }
+  TRY(check_ignored(words->ignore, csv->path, seen));
   return words->text != NULL ? look_at_label_alone(words, csv->path, seen) : NEAP_OK;
 }
 

@@ -46,7 +46,7 @@ for data in "gpt-1x16x2 text:text.txt,tokens=characters 8 --length 16" \
   rm -rf killed
   "${run[@]}" --out killed --checkpoint-every 3 >out 2>err &
   running=$!
-  for _ in $(seq 200); do [ ! -e killed/state.json ] || grep -q '"step": 0,' killed/state.json || break; sleep 0.05; done
+  for _ in $(seq 1200); do [ ! -e killed/state.json ] || grep -q '"step": 0,' killed/state.json || break; sleep 0.05; done
   kill -KILL $running 2>/dev/null || true
   wait $running 2>/dev/null || true
   expect 0 "$neap" train --resume killed --json

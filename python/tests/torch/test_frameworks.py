@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import cases
 import helpers
@@ -16,16 +19,35 @@ import neap.torch
 from neap.torch import backend
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
 
 
-def work(rank: int, folder: str, how: str, port: int) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def in_processes(train: Callable[..., Any], count: int, ways: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    """What `train` returns on rank 0 of `count` processes, one way after the other in the same processes."""
+    torch.multiprocessing.spawn(work, (train, count, ways, free_ports(len(ways)), str(folder)), nprocs=count)
+    return [torch.load(folder / f"{how}.pt") for how in ways]
+
+
+def work(rank: int, train: Callable[..., Any], count: int, ways: Sequence[str], ports: list[int], folder: str) -> None:
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    for how, port in zip(ways, ports, strict=True):
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
+        torch._dynamo.reset()
+        backend._last = None
+        state = train(rank, count, how)
+        assert (len(neap.torch.last_plans()) > 0) == (how != "eager")
+        if rank == 0:
+            torch.save(state, f"{folder}/{how}.pt")
+        torch.distributed.destroy_process_group()
+
+
+def replicas(rank: int, count: int, how: str) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     model, loss_fn, (x, y) = cases.OURS["transformer"]()
     torch.manual_seed(10 + rank)
@@ -41,24 +63,16 @@ def work(rank: int, folder: str, how: str, port: int) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    assert (len(neap.torch.last_plans()) > 0) == (how != "eager")
-    if rank == 0:
-        torch.save(helpers.state(model, optimizer), f"{folder}/{how}.pt")
-    torch.distributed.destroy_process_group()
+    return helpers.state(model, optimizer)
 
 
 def test_distributed_data_parallel(tmp_path):
-    for how in ("eager", "inner", "outer"):
-        torch.multiprocessing.spawn(work, (str(tmp_path), how, free_port()), nprocs=2)
-    expected = torch.load(tmp_path / "eager.pt")
-    for how in ("inner", "outer"):
-        assert helpers.differing(torch.load(tmp_path / f"{how}.pt"), expected) == []
+    expected, *others = in_processes(replicas, 2, ("eager", "inner", "outer"), tmp_path)
+    for got in others:
+        assert helpers.differing(got, expected) == []
 
 
-def shard(rank: int, count: int, folder: str, how: str, port: int) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=count)
+def shards(rank: int, count: int, how: str) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     model, loss_fn, (x, y) = cases.OURS["transformer"]()
     from torch.distributed.fsdp import fully_shard
@@ -71,18 +85,12 @@ def shard(rank: int, count: int, folder: str, how: str, port: int) -> None:
         loss_fn(model, x[rank : rank + 2], y[rank : rank + 2]).backward()
         optimizer.step()
         optimizer.zero_grad()
-    assert (len(neap.torch.last_plans()) > 0) == (how == "neap")
-    state = {k: v.full_tensor() for k, v in model.state_dict().items() if hasattr(v, "full_tensor")}
-    if rank == 0:
-        torch.save(state, f"{folder}/{how}.pt")
-    torch.distributed.destroy_process_group()
+    return {k: v.full_tensor() for k, v in model.state_dict().items() if hasattr(v, "full_tensor")}
 
 
 @pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_fully_sharded(tmp_path, count):
-    for how in ("eager", "neap"):
-        torch.multiprocessing.spawn(shard, (count, str(tmp_path), how, free_port()), nprocs=count)
-    expected, got = (torch.load(tmp_path / f"{how}.pt") for how in ("eager", "neap"))
+    expected, got = in_processes(shards, count, ("eager", "neap"), tmp_path)
     assert len(expected) > 10 and all(torch.equal(got[k], v) for k, v in expected.items())
 
 

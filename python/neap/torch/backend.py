@@ -20,7 +20,7 @@ from neap._budget import parse as parse_budget
 
 from . import measure
 from .assemble import Assembly, Work, _Assembler
-from .by_shape import ByShape, Passes, Serving, interpreted, mark
+from .by_shape import ByShape, Passes, Serving, interpreted, keeping_buffers, mark
 from .captured import CHEAP
 from .family import numbers_of
 from .graph import REPEATED, Call, Graph, View, build_graph, mark_passes, unread
@@ -401,15 +401,15 @@ def _partition(
     forward_outputs, gradients = graph.outputs[:count], graph.outputs[count:]
     tangents = [v for n, v in zip(placeholders, graph.inputs, strict=True) if is_tangent(n) and v is not None]
     mark_passes(graph, [*(v.tensor for v in forward_outputs if isinstance(v, View)), *_drawn(graph, tangents)])
-    serving = _serving(graph, passes, strict)
+    between = _changeable(graph, parameters) if parameters is not None else set()
+    serving = _serving(graph, passes, between, strict)
     cache = measure.Cache()
     try:
         costs = serving.costs if serving is not None else measure.measure(graph, cache, strict=strict)
     finally:
         cache.close()
     assembly, boundary = _boundary(
-        graph, costs, forward_outputs, gradients, tangents, bool(session.options.get("inductor")),
-        _changeable(graph, parameters) if parameters is not None else set(),
+        graph, costs, forward_outputs, gradients, tangents, bool(session.options.get("inductor")), between
     )  # fmt: skip
     if serving is not None:
         return _split(graph, assembly, serving.plan, boundary, joint, count, True)
@@ -430,7 +430,7 @@ def _partition(
         )
     if passes is not None:
         sizes = [s.bytes for s in graph.storages]
-        passes.group.plans.append(Serving(numbers_of(graph).skeleton, sizes, costs, plan))
+        passes.group.plans.append(Serving(numbers_of(graph).skeleton, sizes, costs, between, plan))
     fw, bw = _split(graph, assembly, plan, boundary, joint, count, passes is not None)
     size, fraction = parse_budget(session.budget)
     planned = plan.resident_bytes + plan.arena_bytes
@@ -456,15 +456,16 @@ def _partition(
     return fw, bw
 
 
-def _serving(graph: Graph, passes: Passes | None, strict: bool) -> Serving | None:
-    """Returns the least plan of a larger shape that serves a graph; None if no plan does, or if a plan of its own is worth it."""
+def _serving(graph: Graph, passes: Passes | None, between: set[int], strict: bool) -> Serving | None:
+    """Returns the least plan of a larger shape that serves a graph; None if no plan does, or if a plan of its own is worth it. between:
+    as for _boundary."""
     if passes is None or strict or not passes.group.fakes_are_right:
         return None
     skeleton, sizes = numbers_of(graph).skeleton, [s.bytes for s in graph.storages]
     larger = [
         p
         for p in passes.group.plans
-        if p.skeleton == skeleton and all(a <= b for a, b in zip(sizes, p.sizes, strict=True))
+        if (p.skeleton, p.between) == (skeleton, between) and all(a <= b for a, b in zip(sizes, p.sizes, strict=True))
     ]
     least = min(larger, key=lambda p: sum(p.sizes), default=None)
     if least is None or (sum(sizes) < REPLAN * sum(least.sizes) and least.plan.overhead > CHEAP):
@@ -561,6 +562,7 @@ def _compiled(
         try:
             with (
                 all_as_known() if known_results else contextlib.nullcontext(),
+                keeping_buffers(),
                 functorch.patch(
                     guess_tangent_strides_as_outputs=guessing, force_non_lazy_backward_lowering=passes is not None
                 ),

@@ -8,9 +8,13 @@ captured one runs them. Their first run compares the sizes of all results with t
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+import marshal
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,11 +28,30 @@ from .family import Filler, Numbers, content, divide
 from .kinds import Kind, Place
 
 MOST_SHAPES = 64  # shapes of a graph that are kept
+MOST_PENDING = 256  # shapes whose numbers are kept for backward passes that have not run yet
+MOST_PLANS = 16  # of a group of shapes
 
 
 def mark(number: int) -> torch.Tensor:
     """Returns an empty tensor, saved for the backward pass, whose size tells the number of the shape that the forward pass ran."""
     return torch.empty(0, number)
+
+
+@contextlib.contextmanager
+def keeping_buffers() -> Iterator[None]:
+    """Has AOTAutograd, while it compiles, give no saved tensors away to the backward pass: Neap's passes do not ask for that, and a
+    backward pass that is compiled ahead could then not keep its graph (retain_graph=True)."""
+    from torch._functorch._aot_autograd import graph_compile
+
+    name = "collect_bw_donated_buffer_idxs"
+    usual = getattr(graph_compile, name, None)
+    if usual is not None:
+        setattr(graph_compile, name, lambda *_, **__: [])
+    try:
+        yield
+    finally:
+        if usual is not None:
+            setattr(graph_compile, name, usual)
 
 
 def is_mark(node: Node) -> bool:
@@ -122,15 +145,19 @@ class Passes:
         self.serves_others = True
         self.outputs: int | None = None  # of the forward pass, before what it saves; None: all
         self.places: list[Place] = []  # by number
+        self.known: dict[Place, int] = {}  # numbers
+        self.vectors: collections.OrderedDict[int, list[Any]] = (
+            collections.OrderedDict()
+        )  # of captured shapes, by number
         self.runs: collections.OrderedDict[int, dict[str, Callable[[list[Any]], Any]]] = collections.OrderedDict(
             {0: {}}
         )
-        self.now = 0  # the number of the shape that runs forward
+        self.running = threading.local()  # `number`: of the shape that this thread runs forward
 
     # ---- The compilers of AOTAutograd ----
 
     def forward(self, module: GraphModule, _: Any) -> Callable[..., Any]:
-        return self._take("forward", module, lambda args: self.now)
+        return self._take("forward", module, lambda args: self.running.number)
 
     def backward(self, module: GraphModule, _: Any) -> Callable[..., Any]:
         marks = [i for i, n in enumerate(module.graph.find_nodes(op="placeholder")) if n.meta.get("neap_mark")]
@@ -150,7 +177,6 @@ class Passes:
     def finish(self, call: Callable[..., Any], args: Sequence[Any], place: Place) -> None:
         """Ends the compilation of the first shape, whose arguments are `args`."""
         self.call = call
-        self.places.append(place)
         if "forward" not in self.modules or (self.outputs is not None and "backward" not in self.modules):
             self.serves_others = False
             return
@@ -177,7 +203,9 @@ class Passes:
                     self.bytes.append(len(numbers))
                     numbers.append(value.untyped_storage().nbytes())
         self.numbers = Numbers.of(rest, numbers)
-        self.largest = [numbers]  # the vectors of captured shapes
+        self.largest: list[list[Any]] = []  # vectors of captured shapes, none with all results smaller than another's
+        self.number_of(place, numbers)
+        self.captured(numbers)
         # AOTAutograd makes outputs that share memory anew, and gives them the sizes of the captured shape.
         nodes = list(self.modules["forward"].graph.nodes)
         outputs = _memory(nodes[-1].args[0][: self.outputs])
@@ -192,27 +220,46 @@ class Passes:
         and whether a captured shape has no smaller result."""
         inputs = [(tuple(vector[i : i + n]), tuple(vector[i + n : i + 2 * n])) for i, n in self.inputs]
         return [*inputs, (tuple(vector[: self.first]), ())] == list(zip(shapes, strides, strict=True)) and any(
-            all(vector[i] <= captured[i] for i in self.bytes) for captured in self.largest
+            self._covers(captured, vector) for captured in self.largest
         )
 
-    def number_of(self, place: Place) -> int:
-        """Returns the number of a shape, an own one for each call."""
-        self.places.append(place)
-        return len(self.places) - 1
+    def _covers(self, larger: list[Any], vector: list[Any]) -> bool:
+        return all(vector[i] <= larger[i] for i in self.bytes)
+
+    def captured(self, vector: list[Any]) -> None:
+        """Notes the numbers of a captured shape."""
+        if not any(self._covers(other, vector) for other in self.largest):
+            self.largest = [v for v in self.largest if not self._covers(vector, v)] + [vector]
+
+    def number_of(self, place: Place, vector: list[Any]) -> int:
+        """Returns the number of a shape, an own one for each, and keeps its vector."""
+        number = self.known.setdefault(place, len(self.known))
+        self.vectors[number] = zlib.compress(marshal.dumps(vector), 1)
+        if len(self.vectors) > MOST_PENDING:
+            self.vectors.popitem(last=False)
+        return number
+
+    def start(self, number: int, args: Sequence[Any]) -> Any:
+        """Runs the forward pass of a shape."""
+        self.running.number = number
+        with self.group.lock:
+            if number in self.vectors:
+                self.vectors.move_to_end(number)
+        return self.call(*args)
 
     def _runs_of(self, number: int) -> dict[str, Callable[[list[Any]], Any]]:
-        if number not in self.runs:
-            passes, vector = self.group.kind.find(self.places[number]) or (None, [])
-            if passes is not self:
-                raise RuntimeError(
-                    "neap: internal fault: the passes of a shape are not known any more; please report it"
-                )
-            filler = Filler(vector, self.first)
-            self.runs[number] = {name: _Written(module, filler, number) for name, module in self.modules.items()}
-            if len(self.runs) > MOST_SHAPES:
-                self.runs.popitem(last=False)
-        self.runs.move_to_end(number)
-        return self.runs[number]
+        with self.group.lock:
+            if number not in self.runs:
+                if number not in self.vectors:
+                    raise RuntimeError(
+                        f"neap: the backward pass of a shape came after forward passes of {MOST_PENDING} other shapes; run it earlier"
+                    )
+                filler = Filler(marshal.loads(zlib.decompress(self.vectors[number])), self.first)
+                self.runs[number] = {name: _Written(module, filler, number) for name, module in self.modules.items()}
+                if len(self.runs) > MOST_SHAPES:
+                    self.runs.popitem(last=False)
+            self.runs.move_to_end(number)
+            return self.runs[number]
 
 
 @dataclasses.dataclass
@@ -222,6 +269,7 @@ class Serving:
     skeleton: str
     sizes: list[int]  # of the joint graph's storages
     costs: list[measure.Cost]
+    between: set[int]  # inputs that other code may change between both passes: what reads them is not repeated
     plan: planner.Plan
 
 
@@ -230,7 +278,8 @@ class Group:
 
     def __init__(self, signature: Any):
         self.kind = Kind([signature], [])
-        self.plans: list[Serving] = []
+        self.plans: collections.deque[Serving] = collections.deque(maxlen=MOST_PLANS)
+        self.lock = threading.RLock()
         self.fakes_are_right = True  # no operator of a captured shape gave another size or stride than PyTorch foretold
 
     def forget(self) -> None:
@@ -250,8 +299,10 @@ class ByShape:
         self, module: GraphModule, compile: Callable[[GraphModule, Sequence[Any], Passes], Callable[..., Any]]
     ):
         self.module, self.compile = module, compile
-        self.groups: dict[Any, Group] = {}
+        self.groups: collections.OrderedDict[Any, Group] = collections.OrderedDict()
         self.known: collections.OrderedDict[Any, tuple[Passes, int]] = collections.OrderedDict()
+        self.shapes: dict[Any, Any] = {}  # of arguments, each once
+        self.lock = threading.RLock()
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         # PyTorch passes a float as a tensor, which the graph reads with item(). The graph of a shape has the number itself.
         self.numbers = [
@@ -264,37 +315,74 @@ class ByShape:
         values = {name: args[i].item() for name, i in self.numbers}
         tensors = [x for x in args if isinstance(x, torch.Tensor)]
         integers = tuple(x for x in args if isinstance(x, int))
-        place = Place((*(tuple(t.shape) for t in tensors), integers), (*(t.stride() for t in tensors), ()), 1, ())
+        shapes = [self.shapes.setdefault(t.shape, tuple(t.shape)) for t in tensors]
+        strides = [self.shapes.setdefault(t.stride(), t.stride()) for t in tensors]
+        place = Place((*shapes, integers), (*strides, ()), 1, ())
+        others = [x for x in args if not isinstance(x, (torch.Tensor, int))]
+        shared = _shared(tensors)
         signature = (
             *((t.dim(), t.dtype, t.device, t.requires_grad) for t in tensors),
-            *(x for x in args if not isinstance(x, (torch.Tensor, int))), *values.values(), torch.is_grad_enabled(),
+            *map(_exact, (*others, *values.values())), shared, torch.is_grad_enabled(),
         )  # fmt: skip
         key = place, signature
-        if key not in self.known:
-            self.known[key] = self._find(args, values, place, signature)
-            if len(self.known) > MOST_SHAPES:
-                self.known.popitem(last=False)
-        self.known.move_to_end(key)
-        passes, passes.now = self.known[key]
-        return passes.call(*args)
+        with self.lock:
+            if key not in self.known:
+                self.known[key] = self._find(args, values, place, signature, not shared)
+                if len(self.known) > MOST_SHAPES:
+                    self.known.popitem(last=False)
+            self.known.move_to_end(key)
+            passes, number = self.known[key]
+        return passes.start(number, args)
 
-    def _find(self, args: Sequence[Any], values: dict[str, Any], place: Place, signature: Any) -> tuple[Passes, int]:
+    def _find(
+        self, args: Sequence[Any], values: dict[str, Any], place: Place, signature: Any, apart: bool
+    ) -> tuple[Passes, int]:
+        """apart: no tensors share memory, which AOTAutograd would treat by where they lie in it."""
         group = self.groups.setdefault(signature, Group(signature))
-        found = group.kind.find(place)
-        if found is not None:
-            return found[0], found[0].number_of(place)
-        passes = Passes(group)
-        passes.finish(self.compile(_with_numbers(self.module, values), args, passes), args, place)
-        if not passes.serves_others or not group.fakes_are_right:
-            return passes, 0
-        vector = passes.numbers.vector
-        same = group.kind.steps.setdefault(passes.numbers.skeleton, passes)
-        group.kind.add(place, same, vector)
-        group.forget()
-        if same is passes:
-            return passes, 0
-        same.largest.append(vector)
-        return same, same.number_of(place)
+        self.groups.move_to_end(signature)
+        if len(self.groups) > MOST_SHAPES:
+            self.groups.popitem(last=False)
+        with group.lock:
+            found = group.kind.find(place)
+            if found is not None:
+                return found[0], found[0].number_of(place, found[1])
+            passes = Passes(group)
+            passes.finish(self.compile(_with_numbers(self.module, values), args, passes), args, place)
+            if not passes.serves_others or not group.fakes_are_right or not apart:
+                return passes, 0
+            vector = passes.numbers.vector
+            same = group.kind.steps.setdefault(passes.numbers.skeleton, passes)
+            group.kind.add(place, same, vector)
+            group.forget()
+            if same is passes:
+                return passes, 0
+            same.captured(vector)
+            return same, same.number_of(place, vector)
+
+
+def _exact(value: Any) -> Any:
+    """Returns a key that tells 0.0 from -0.0, and is equal for NaN."""
+    return value.hex() if isinstance(value, float) else value
+
+
+def _shared(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int, int], ...]:
+    """Returns (tensor, another one, bytes between their beginnings) for each tensor that begins in the memory of an earlier one."""
+    spans = sorted(
+        (t.data_ptr(), t.data_ptr() + _extent(t), i)
+        for i, t in enumerate(tensors)
+        if t.numel() and t.layout == torch.strided
+    )
+    found, last, owner, start = [], 0, 0, 0
+    for begin, end, i in spans:
+        if begin < last:
+            found.append((owner, i, begin - start))
+        if end > last:
+            last, owner, start = end, i, begin
+    return tuple(found)
+
+
+def _extent(t: torch.Tensor) -> int:
+    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))) * t.element_size()
 
 
 def _with_numbers(module: GraphModule, values: dict[str, Any]) -> GraphModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import itertools
+import math
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -520,7 +521,9 @@ class CompiledStep:
         spans = [(rest[0], rest[-1])] if rest else []
         while spans:
             low, high = spans.pop()
-            for n in sorted({low, (3 * low + high) // 4, (low + high) // 2, high}):
+            second, middle = (3 * low + high) // 4, (low + high) // 2
+            second += math.gcd(second - low, middle - low, high - low) > 1  # for a fit's stride of 1
+            for n in sorted({low, second, middle, high}):
                 capture(n)
             missing = [n for n in rest if low <= n <= high and not known_at(n)]
             if missing and high - low > 3:

@@ -2,7 +2,7 @@
 
 The numbers of a graph (sizes, strides, offsets, integers and fractions among the arguments, bytes of storages) are a vector; the
 rest is the skeleton. A vector and a graph of the same skeleton give the graph at another length. Unless PyTorch rounds or
-branches, each number is a polynomial of the length of degree at most 2 (attention). So three captures give all lengths between
+branches, each number is a polynomial of the length of degree at most 2 (attention). So three captures give the lengths between
 them, and a fourth one proves it."""
 
 from __future__ import annotations
@@ -192,13 +192,20 @@ def moving(a: Shapes, b: Shapes) -> tuple[tuple[int, int], ...]:
 
 @dataclasses.dataclass
 class Fit:
-    """Polynomials through three captured vectors, proven by others. `base` has the numbers that do not change."""
+    """Polynomials through three captured vectors, proven by others. `base` has the numbers that do not change.
+
+    Captured lengths that are all multiples of 8 prove nothing of others: `n % 8` is 0 at each. So the fit holds for those lengths
+    alone that differ from a captured one by a multiple of `stride`, what all differences of captured ones have in common."""
 
     base: list[Any]
     moved: list[tuple[int, int, int, int, int]]  # (position, d, a, b, c): (a + b t + c t^2) / d
+    first: int  # a captured length
+    stride: int
 
     def at(self, length: int) -> list[Any] | None:
-        """Returns the vector at a length; None if a number would not be an integer."""
+        """Returns the vector at a length; None if the fit does not hold for it, or if a number would not be an integer."""
+        if (length - self.first) % self.stride:
+            return None
         vector = list(self.base)
         for position, d, a, b, c in self.moved:
             value = a + length * (b + length * c)
@@ -237,7 +244,7 @@ def fit(points: dict[int, list[Any]]) -> Fit | None:
         if any(a + n * (b + n * c) != value * d for n, value in zip(lengths, column, strict=True)):
             return None
         moved.append((position, d, a, b, c))
-    return Fit(list(points[x]), moved)
+    return Fit(list(points[x]), moved, x, math.gcd(*(n - x for n in lengths[1:])))
 
 
 def between(points: dict[int, list[Any]], length: int) -> Fit | None:

@@ -693,6 +693,103 @@ def test_other_sizes_of_the_backend_that_change(monkeypatch, moving):
     torch._dynamo.reset()
 
 
+# Shapes at which a fit would be wrong, and ways to run both passes.
+LINEAR_LENGTHS = (8, 40, 16, 24, 32, 30, 27, 12, 25, 31)
+
+
+def differ(loss_fn, make, lengths, budget="max"):
+    """The lengths at which loss_fn by the backend differs from eager in a bit: result, batch, gradients."""
+    from neap.torch.backend import neap_backend
+
+    torch._dynamo.reset()
+    model, wrong = nn.Linear(8, 8), []
+    run = torch.compile(loss_fn, backend=neap_backend, options={"budget": budget}, dynamic=True)
+    for n in lengths:
+        results = []
+        for f in (run, loss_fn):
+            torch.manual_seed(n)
+            batch = make(n)
+            model.zero_grad()
+            out = f(model, *batch)
+            out.sum().backward(retain_graph=True)
+            out.sum().backward()
+            results.append([out.detach(), *batch, *(p.grad.clone() for p in model.parameters())])
+        if not all(map(torch.equal, *results)):
+            wrong.append(n)
+    torch._dynamo.reset()
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "loss_fn",
+    [
+        lambda m, x: m(x) * (x.shape[1] % 8 + 1),
+        lambda m, x: m(x)[:, : x.shape[1] - x.shape[1] % 8].sum(1),
+        lambda m, x: F.pad(m(x), (0, 0, 0, -x.shape[1] % 8)).cumsum(1),
+        lambda m, x: F.dropout(m(x).sin(), 0.3),
+    ],
+)
+def test_numbers_that_are_no_polynomials(loss_fn):
+    """Lengths that are all multiples of 8 prove nothing of others: the backend, with the graph kept, and a step."""
+    make = lambda n: (torch.randn(2, n, 8),)  # noqa: E731
+    assert differ(loss_fn, make, LINEAR_LENGTHS) == []
+    model = nn.Linear(8, 8)
+    other = copy.deepcopy(model)
+    a, b = helpers.sgd(model.parameters()), helpers.sgd(other.parameters())
+    total = lambda m, x: loss_fn(m, x).square().mean()  # noqa: E731
+    step = neap.torch.compile_step(model, total, a, budget="max")
+    for n in LINEAR_LENGTHS:
+        torch.manual_seed(n)
+        step(*make(n))
+        torch.manual_seed(n)
+        total(other, *make(n)).backward()
+        b.step()
+        b.zero_grad()
+        assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
+
+
+def test_inputs_of_the_backend_that_share_memory_at_some_lengths():
+    def shares(n):
+        x = torch.randn(2 * n + 4, 8)
+        return (x[:n], x[2 : n + 2]) if n in (36, 30, 33) else (x[:n].clone(), x[2 : n + 2].clone())
+
+    def changes(model, x, y):
+        x.add_(1)
+        return model(y * 2)
+
+    assert differ(changes, shares, (40, 24, 32, 28, 36, 30, 26, 33, 38, 25)) == []
+
+
+def test_threads_and_pending_passes_of_the_backend():
+    """Threads with a length each; backward passes that wait for 70 forward passes of other shapes."""
+    from neap.torch.backend import neap_backend
+
+    torch._dynamo.reset()
+    model, wrong = nn.Linear(8, 8), []
+    loss_fn = lambda m, x: m(x).view(-1, 8).sigmoid().cumsum(0).sum()  # noqa: E731
+    run = torch.compile(loss_fn, backend=neap_backend, options={"budget": "max"}, dynamic=True)
+    for n in (40, 24, 32, 28, 37):
+        run(model, torch.randn(2, n, 8)).backward()
+
+    def train(n):
+        x = torch.randn(2, n, 8)
+        wrong.extend(n for _ in range(40) if not torch.equal(run(model, x), loss_fn(model, x)))
+
+    threads = [threading.Thread(target=train, args=(n,)) for n in (36, 30, 26, 33)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    gradients, batches = [], [torch.randn(2 + i % 5, 3 + i * 2, 8) for i in range(70)]
+    for f in (run, loss_fn):
+        model.zero_grad()
+        sum(f(model, x) for x in batches).backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    assert all(map(torch.equal, *gradients))
+    torch._dynamo.reset()
+
+
 def test_quantised_weights_and_states():
     bitsandbytes = pytest.importorskip("bitsandbytes")
 

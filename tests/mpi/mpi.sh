@@ -10,6 +10,8 @@ command -v "mpirun.$mpi" >/dev/null || {
   echo "skipped: mpicc.$mpi was not found when this was built, so that libneap_$mpi.so is missing"
   exit 77
 }
+# More ranks than processors, for root too: Open MPI 4, then 5, which starts them by PRRTE.
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader,tcp OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS=detect_leaks=0 # those of MPI
 out=$(mktemp -d)

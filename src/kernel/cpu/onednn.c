@@ -281,7 +281,6 @@ static neap_status bind(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_pri
 /* Makes the primitive of a description. `arguments`: DNNL_ARG_... of A, B, C, BIAS; 0 if none exists. */
 static neap_status finish(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_primitive_desc_t pd,
                           const int *arguments) {
-  DNN(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &p->implementation));
   const queried scratchpad = query(pd, DNNL_ARG_SCRATCHPAD);
   p->scratchpad = scratchpad != NULL ? dnnl_memory_desc_get_size(scratchpad) : 0;
   p->stream = dnn->stream;
@@ -289,6 +288,10 @@ static neap_status finish(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_p
     if (arguments[i] != 0) TRY(bind(dnn, p, pd, (enum operand)i, arguments[i]));
   if (p->scratchpad > 0) TRY(bind(dnn, p, pd, SCRATCHPAD, DNNL_ARG_SCRATCHPAD));
   DNN(dnnl_primitive_create(&p->primitive, pd));
+  /* Asks a description that lives as long as the primitive; in oneDNN 3 some names lie in it. */
+  const_dnnl_primitive_desc_t kept;
+  DNN(dnnl_primitive_get_primitive_desc(p->primitive, &kept));
+  DNN(dnnl_primitive_desc_query(kept, dnnl_query_impl_info_str, 0, &p->implementation));
   return NEAP_OK;
 }
 

@@ -15,7 +15,7 @@ expect 0 cmake --install alone --prefix "$folder/installed" --component plan
 [ -z "$(find installed -name 'libneap.*')" ] || fail "more than the library that plans is installed"
 
 library=$build/libneap_plan.so
-needed=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libgomp|ld-linux.*|libasan|libubsan)\.so' || true)
+needed=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libgomp|libomp|ld-linux.*|libasan|libubsan)\.so' || true)
 same "$needed" "" "libneap_plan.so needs"
 # Each library has what its headers declare, and exports no more.
 exports() { # exports LIBRARY HEADER...

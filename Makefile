@@ -70,6 +70,15 @@ install: all ## install library, headers, pkg-config file, command, its completi
 packages-to-ship: ## the Debian package for this release and the Python wheel, in build-packages, checked by lintian and twine (python3, venv; the network)
 	@scripts/packages-to-ship build-packages $(JOBS)
 
+static: packages ## a `neap` for small boards in build-static that needs no library, with kernels of our own in place of oneDNN's
+	@cmake -S . -B build-static -DNEAP_STATIC=ON -DNEAP_ONEDNN=OFF $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build-static -j $(JOBS) --target neap
+
+check-static: static ## whether that command trains inside a budget and needs no library; a choice of tests with its kernels
+	@scripts/check-static build-static/neap
+	@cmake --build build-static -j $(JOBS) --target static_tests
+	@cd build-static && NEAP_QUICK=1 ctest -j $(JOBS) -L 'portable|static' --output-on-failure --no-tests=error
+
 format: ## let clang-format lay out all sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
@@ -79,9 +88,9 @@ lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would chan
 	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-aarch64
+	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-static build-aarch64 build-chroots
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 check-chroots bench papers install packages-to-ship format lint clean help
+.PHONY: all packages demo check check-all check-python check-torch check-onednn3 check-aarch64 check-chroots bench papers install packages-to-ship static check-static format lint clean help

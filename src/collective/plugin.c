@@ -79,6 +79,12 @@ static void own_folder(char folder[PATH_MAX]) {
   if (keep_folder(path)) memcpy(folder, path, sizeof path);
 }
 
+#ifdef NEAP_STATIC
+enum { LOADS_PLUGINS = false };
+#else
+enum { LOADS_PLUGINS = true };
+#endif
+
 /* Loads the file FOLDER/MIDDLE/libneap_NAME.so. `*handle` is NULL where it does not exist. */
 static neap_status load_from(const char *folder, const char *middle, const char *name, void **handle) {
   char path[2 * PATH_MAX];
@@ -95,6 +101,10 @@ static neap_status load_from(const char *folder, const char *middle, const char 
 static neap_status load(const struct launcher *launcher, const char *folder, void **handle) {
   char own[PATH_MAX], file[64];
   *handle = NULL;
+  RETURN_IF(!LOADS_PLUGINS, NEAP_UNSUPPORTED,
+            "collective: this command is linked statically, so it cannot load the plugin for %s; use the "
+            "command that `make` builds",
+            launcher->title);
   own_folder(own);
   if (folder != NULL) TRY(load_from(folder, "", launcher->name, handle));
   TRY(load_from(own, "", launcher->name, handle));

@@ -133,8 +133,8 @@ static neap_status choose_convolution(struct cpu *cpu, const struct convolution 
 }
 
 static struct memory_format weights_format(const struct cpu_kernel *kernel) {
-  return kernel->winograd != NULL ? ROW_MAJOR
-                                  : (struct memory_format){.packed = dnn_weights(kernel->primitive)};
+  const struct dnn_layout *packed = kernel->winograd == NULL ? dnn_weights(kernel->primitive) : NULL;
+  return packed == NULL ? ROW_MAJOR : (struct memory_format){.packed = packed};
 }
 
 static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {

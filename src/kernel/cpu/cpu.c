@@ -98,7 +98,7 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
   cpu->largest_node = largest_node(graph);
   cpu->part_bytes = choose_part_bytes(cpu->largest_node);
   const int64_t widest = cpu_kernels_lanes(cpu->kernels);
-  cpu->block = widest == 0 ? 0 : choose_block(graph, widest);
+  cpu->block = widest == 0 || !dnn_takes_blocks() ? 0 : choose_block(graph, widest);
   *state = cpu;
   return NEAP_OK;
 }

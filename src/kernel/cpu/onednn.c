@@ -548,6 +548,8 @@ neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *
 
 const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive) { return primitive->weights; }
 
+bool dnn_takes_blocks(void) { return true; }
+
 static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const dnnl_memory_desc_t *md,
                                 dnnl_primitive_desc_t *pd) {
   const bool bias = p->matmul.bias;

@@ -1,4 +1,5 @@
-/* A small interface to oneDNN. Only its .c file knows that 2.x and 3.x describe primitives differently. */
+/* A small interface to oneDNN. Only its .c file knows that 2.x and 3.x describe primitives differently. In a
+ * build without oneDNN it is one to kernels of our own (products.c). */
 #ifndef NEAP_KERNEL_CPU_ONEDNN_H
 #define NEAP_KERNEL_CPU_ONEDNN_H
 
@@ -45,7 +46,10 @@ struct dnn_convolution {
  * `plain`) only its slow reference one. */
 neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *c,
                                  const struct dnn_layout *weights, const struct dnn_primitive **out);
+/* Returns NULL for a convolution whose kernels are row-major. */
 const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive);
+/* Returns true if convolutions take channel blocks. */
+bool dnn_takes_blocks(void);
 
 /* c [batch..., m, n] = a [batch..., m, k] b [batch..., k, n] (+ bias [n]); a and b may be stored transposed,
  * all are dense. A dimension of the batch may be 1 in one of the two. With an addend the result is added to

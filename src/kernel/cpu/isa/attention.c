@@ -282,7 +282,7 @@ static void score(const struct attention *a, const struct queries *q, struct ran
   pack(a, b->pairs, count, some_keys, a->key_row, 1, &b->keys);
   pack(a, b->pairs, count, some_values, a->key_row, 1, &b->values);
   multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1},
-           (struct right_factor){b->queries.columns, QUERIES}, (struct product){b->scores, QUERIES, false});
+           (struct right_factor){b->queries.columns, QUERIES}, (struct result){b->scores, QUERIES, false});
   if (b->pairs) scale_rows(count, whole_vectors(q->count), a->scale, b->scores);
   if (a->cap > 0) cap_rows(count, whole_vectors(q->count), a->cap, b->scores);
   hide(a, q, keys.begin, count, b->scores);
@@ -339,7 +339,7 @@ static void attend(const struct attention *a, const struct queries *q, const voi
     multiply_rows(a->depth, columns, r.shrink, 0, b->sums);
     pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
     multiply(b->pairs, a->depth, q->count, count, (struct factor){b->values.across, 1, width},
-             (struct right_factor){b->weights.across, QUERIES}, (struct product){b->sums, QUERIES, true});
+             (struct right_factor){b->weights.across, QUERIES}, (struct result){b->sums, QUERIES, true});
   }
   for (int64_t i = 0; i < q->count; i++) {
     const float sum = r.sum[i];
@@ -465,19 +465,19 @@ static void attend_backward(const struct attention *a, const struct queries *q, 
     score(a, q, (struct range){j, j + count}, k, v, b);
     multiply(b->pairs, count, q->count, a->depth, (struct factor){b->values.rows, row, 1},
              (struct right_factor){b->gradient.columns, QUERIES},
-             (struct product){b->gradients, QUERIES, false});
+             (struct result){b->gradients, QUERIES, false});
     if (a->probability > 0) draw(a, q, j, count, b->kept);
     differentiate(a, count, columns, t, b);
     pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
     pack_weights(b->pairs, count, q->count, b->gradients, &b->slopes);
     multiply(b->pairs, count, a->depth, q->count, (struct factor){b->weights.rows, pairs, 1},
              (struct right_factor){b->gradient.across, width},
-             (struct product){b->value_sums + j * width, width, true});
+             (struct result){b->value_sums + j * width, width, true});
     multiply(b->pairs, count, a->depth, q->count, (struct factor){b->slopes.rows, pairs, 1},
              (struct right_factor){b->queries.across, width},
-             (struct product){b->key_sums + j * width, width, true});
+             (struct result){b->key_sums + j * width, width, true});
     multiply(b->pairs, a->depth, q->count, count, (struct factor){b->keys.across, 1, width},
-             (struct right_factor){b->slopes.across, QUERIES}, (struct product){b->sums, QUERIES, true});
+             (struct right_factor){b->slopes.across, QUERIES}, (struct result){b->sums, QUERIES, true});
   }
 }
 

@@ -275,6 +275,39 @@ struct winograd_product {
   bool add;
 };
 
+/* A tap of a convolution's windows: where its weight is in the kernels, and its pixel's place from that of
+ * the window. */
+struct product_tap {
+  int64_t kernel, y, x;
+};
+
+/* A matrix in memory. The first element of row r, and those after it, are at
+ *     PLAIN:   r * row + column * c
+ *     KERNELS: taps[r / channels].kernel + r % channels * row + column * c
+ *     WINDOWS: the row is the window at (y, x) = step * (i, j), place (i, j) of the grid of an image. Column
+ * c is channel c % channels of pixel (y, x) + taps[c / channels] of that image; 0 outside. As a result: of
+ * one tap. */
+struct product_matrix {
+  enum product_layout { PRODUCT_PLAIN, PRODUCT_KERNELS, PRODUCT_WINDOWS } kind;
+  int64_t row, column;
+  const struct product_tap *taps;
+  int64_t channels;
+  int64_t grid_height, grid_width, step, height, width;
+  int64_t pixel; /* elements from a pixel to the next */
+};
+
+/* c [rows, columns] = a [rows, depth] b [depth, columns] (+ bias [columns]), added to c's content if `add`.
+ * With a batch or groups it is so for each item: a_item and the others have the strides of the items'
+ * dimensions; each item has a bias of its own. */
+struct product {
+  int32_t rank;
+  int64_t dims[6], a_item[6], b_item[6], c_item[6];
+  int64_t rows, columns, depth;
+  struct product_matrix a, b, c;
+  bool a_turned; /* `a` describes the matrix [depth, rows] */
+  bool add;
+};
+
 struct cpu_kernels {
   const char *name;
 #define KERNEL(result, name, parameters) result(*name) parameters;

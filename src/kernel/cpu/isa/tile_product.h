@@ -47,7 +47,7 @@ struct right_factor {
 };
 
 /* The result: rows of sums, `row` apart, which are added to if `add`. */
-struct product {
+struct result {
   float *data;
   int64_t row;
   bool add;
@@ -66,7 +66,7 @@ INLINE tile_vector multiply_add_units(bool pairs, const float *a, tile_vector b,
 }
 
 INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor a, struct right_factor b,
-                          struct product c) {
+                          struct result c) {
   tile_vector sum[TILE_ROWS][TILE_VECTORS];
   for (int r = 0; r < TILE_ROWS; r++)
     for (int v = 0; v < vectors; v++)
@@ -84,15 +84,15 @@ INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor 
 
 /* Computes `vectors` vectors of columns, from column n on. */
 INLINE void multiply_columns(bool pairs, int vectors, int64_t rows, int64_t n, int64_t depth, struct factor a,
-                             struct right_factor b, struct product c) {
+                             struct right_factor b, struct result c) {
   b.data += n;
   for (int64_t m = 0; m < rows; m += TILE_ROWS)
     multiply_tile(pairs, vectors, depth, (struct factor){a.data + m * a.row, a.row, a.column}, b,
-                  (struct product){c.data + m * c.row + n, c.row, c.add});
+                  (struct result){c.data + m * c.row + n, c.row, c.add});
 }
 
 INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                           struct right_factor b, struct product c) {
+                           struct right_factor b, struct result c) {
   const int64_t step = TILE_VECTORS * TILE_WIDTH;
   int64_t n = 0;
   for (; n + step <= whole_vectors(columns); n += step)
@@ -106,11 +106,11 @@ INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t de
 }
 
 static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                            struct right_factor b, struct product c) {
+                            struct right_factor b, struct result c) {
   multiply_units(false, rows, columns, depth, a, b, c);
 }
 static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                           struct right_factor b, struct product c) {
+                           struct right_factor b, struct result c) {
   multiply_units(true, rows, columns, depth, a, b, c);
 }
 
@@ -118,7 +118,7 @@ static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct 
  * HAS_PAIRS. Rows are rounded up to whole tiles, columns to whole vectors, and an odd depth to whole pairs;
  * all three matrices must have room for these. */
 static inline void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                            struct right_factor b, struct product c) {
+                            struct right_factor b, struct result c) {
   if (HAS_PAIRS && pairs)
     multiply_pairs(rows, columns, units_of(true, depth), a, b, c);
   else

@@ -74,14 +74,6 @@ static neap_status see(struct region *region, struct seen *c, const char *text, 
   return c->many ? NEAP_OK : add_word(region, c, text);
 }
 
-/* Returns true if a name is in a list separated by semicolons. */
-static bool is_listed(const char *list, const char *name) {
-  const size_t length = strlen(name);
-  for (const char *at = list; at != NULL; at = strchr(at, ';') != NULL ? strchr(at, ';') + 1 : NULL)
-    if (strcspn(at, ";") == length && strncmp(at, name, length) == 0) return true;
-  return false;
-}
-
 /* Returns the column of that name; seen->count: no such column. */
 static size_t find_column(const seen_columns *seen, const char *name) {
   size_t i = 0;
@@ -89,16 +81,18 @@ static size_t find_column(const seen_columns *seen, const char *name) {
   return i;
 }
 
-/* Fails if a name in the list of ignored columns is no column's. */
-static neap_status check_ignored(const char *list, const char *path, const seen_columns *seen) {
+/* Has the scan ignore the columns of a list separated by semicolons. Fails if one does not exist. */
+static neap_status ignore_columns(const char *list, const char *path, seen_columns *seen) {
   size_t length = 0, i;
   for (const char *name = list; name != NULL; name = name[length] == ';' ? name + length + 1 : NULL) {
     length = strcspn(name, ";");
+    if (length == 0) continue;
     for (i = 0; i < seen->count; i++)
       if (strlen(seen->data[i].name) == length && strncmp(seen->data[i].name, name, length) == 0) break;
-    RETURN_IF(length > 0 && i == seen->count, NEAP_INVALID_ARGUMENT,
+    RETURN_IF(i == seen->count, NEAP_INVALID_ARGUMENT,
               "%s: has no column '%.*s' to ignore; it has '%s' to '%s'", path, (int)length, name,
               seen->data[0].name, seen->data[seen->count - 1].name);
+    seen->data[i].ignored = true;
   }
   return NEAP_OK;
 }
@@ -152,9 +146,9 @@ static neap_status read_header(struct source *source, const struct table_words *
       RETURN_IF(strcmp(seen->data[k].name, name) == 0, NEAP_BAD_FORMAT,
                 "%s: line %lld: two columns are named '%s'; rename one", csv->path, (long long)csv->line,
                 name);
-    TRY(vector_push(seen, (struct seen){.name = name, .ignored = is_listed(words->ignore, name)}));
+    TRY(vector_push(seen, (struct seen){.name = name}));
   }
-  TRY(check_ignored(words->ignore, csv->path, seen));
+  TRY(ignore_columns(words->ignore, csv->path, seen));
   return words->text != NULL ? look_at_label_alone(words, csv->path, seen) : NEAP_OK;
 }
 

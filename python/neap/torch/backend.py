@@ -21,7 +21,7 @@ from neap._budget import parse as parse_budget
 from . import measure
 from .assemble import Assembly, Work, _Assembler
 from .by_shape import ByShape, Passes, Serving, interpreted, keeping_buffers, mark
-from .captured import CHEAP
+from .captured import REPLAN, least_serving
 from .family import numbers_of
 from .graph import REPEATED, Call, Graph, View, build_graph, mark_passes, unread
 from .measure import Cost
@@ -361,7 +361,7 @@ def _saved_bytes(fw: GraphModule, count: int) -> int:
 
 # ---- The backend ----
 
-REPLAN = 0.7  # as compile_step's `replan`
+TANGENTS = "guess_tangent_strides_as_outputs"  # of AOTAutograd: their strides are the outputs' at the captured shape
 
 
 class _Crooked(Exception):
@@ -461,16 +461,9 @@ def _serving(graph: Graph, passes: Passes | None, between: set[int], strict: boo
     as for _boundary."""
     if passes is None or strict or not passes.group.fakes_are_right:
         return None
-    skeleton, sizes = numbers_of(graph).skeleton, [s.bytes for s in graph.storages]
-    larger = [
-        p
-        for p in passes.group.plans
-        if (p.skeleton, p.between) == (skeleton, between) and all(a <= b for a, b in zip(sizes, p.sizes, strict=True))
-    ]
-    least = min(larger, key=lambda p: sum(p.sizes), default=None)
-    if least is None or (sum(sizes) < REPLAN * sum(least.sizes) and least.plan.overhead > CHEAP):
-        return None
-    return least
+    skeleton = numbers_of(graph).skeleton
+    alike = [p for p in passes.group.plans if (p.skeleton, p.between) == (skeleton, between)]
+    return least_serving(alike, [s.bytes for s in graph.storages], REPLAN)
 
 
 def _tell_together(session: Session, size: int | None) -> None:
@@ -542,12 +535,14 @@ def _compiled(
         **__: Any,
     ) -> Any:
         static = list(static_lifetime_input_indices or ())
-        if passes is not None:
-            passes.outputs = num_fwd_outputs
+        if passes is not None and passes.serves_others:
             outputs = next(n for n in joint.graph.nodes if n.op == "output").args[0][:num_fwd_outputs]
-            if not guessing and any(_crooked(n.meta["val"]) for n in outputs if isinstance(n, Node)):
+            if any(_crooked(n.meta["val"]) for n in outputs if isinstance(n, Node)):
                 raise _Crooked
-        return _partition(session, inputs, joint, num_fwd_outputs, static, strict, parameters, passes)
+        fw, bw = _partition(session, inputs, joint, num_fwd_outputs, static, strict, parameters, passes)
+        if passes is not None:
+            passes.partitioned(joint, num_fwd_outputs, bw)
+        return fw, bw
 
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config as functorch
@@ -556,16 +551,16 @@ def _compiled(
     compiled = aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=forward, partition_fn=partition
     )
-    # Whether AOTAutograd gives gradients of outputs the strides of the outputs at the captured shape, or only their memory format.
-    guessing = passes is None
+    if passes is not None:
+        passes.serves_others = hasattr(functorch, TANGENTS)
     while True:
+        # Of passes that serve other shapes, gradients of outputs have a memory format and no strides.
+        by_format = {TANGENTS: False} if passes is not None and passes.serves_others else {}
         try:
             with (
                 all_as_known() if known_results else contextlib.nullcontext(),
                 keeping_buffers(),
-                functorch.patch(
-                    guess_tangent_strides_as_outputs=guessing, force_non_lazy_backward_lowering=passes is not None
-                ),
+                functorch.patch(by_format) if by_format else contextlib.nullcontext(),
             ):
                 return (
                     _by_inductor(gm, example_inputs, partition)
@@ -573,7 +568,7 @@ def _compiled(
                     else compiled(gm, example_inputs)
                 )
         except _Crooked:
-            guessing, passes.serves_others = True, False
+            passes.serves_others = False
         except measure.FakeIsWrong as wrong:
             # AOTAutograd traces the graph again, with what the operators really give.
             if strict and wrong.key in known_results:

@@ -16,10 +16,12 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule, Node
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 import neap as planner
 
@@ -30,6 +32,7 @@ from .kinds import Kind, Place
 MOST_SHAPES = 64  # shapes of a graph that are kept
 MOST_PENDING = 256  # shapes whose numbers are kept for backward passes that have not run yet
 MOST_PLANS = 16  # of a group of shapes
+DONATED = "collect_bw_donated_buffer_idxs"  # of AOTAutograd
 
 
 def mark(number: int) -> torch.Tensor:
@@ -37,32 +40,33 @@ def mark(number: int) -> torch.Tensor:
     return torch.empty(0, number)
 
 
-@contextlib.contextmanager
-def keeping_buffers() -> Iterator[None]:
-    """Has AOTAutograd, while it compiles, give no saved tensors away to the backward pass: Neap's passes do not ask for that, and a
-    backward pass that is compiled ahead could then not keep its graph (retain_graph=True)."""
-    from torch._functorch._aot_autograd import graph_compile
-
-    name = "collect_bw_donated_buffer_idxs"
-    usual = getattr(graph_compile, name, None)
-    if usual is not None:
-        setattr(graph_compile, name, lambda *_, **__: [])
-    try:
-        yield
-    finally:
-        if usual is not None:
-            setattr(graph_compile, name, usual)
-
-
 def is_mark(node: Node) -> bool:
     return node.op == "call_function" and node.target is mark
 
 
+@contextlib.contextmanager
+def keeping_buffers() -> Iterator[None]:
+    """Has AOTAutograd, while it compiles, give no saved tensors away to the backward pass: Neap's passes do not ask for that, and
+    otherwise a backward pass could keep its graph (retain_graph=True) only if the first one did."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError):
+            from torch._functorch._aot_autograd import graph_compile
+
+            if hasattr(graph_compile, DONATED):
+                stack.enter_context(mock.patch.object(graph_compile, DONATED, lambda *_, **__: []))
+        yield
+
+
 def interpreted(module: GraphModule) -> Callable[[list[Any]], Any]:
     """Returns a function that runs a graph's calls in order and drops each tensor, inputs too, after its last read."""
-    module.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
-    module.recompile()
-    run = module.forward
+    if hasattr(torch.fx.graph, "_BoxedCodeGen"):
+        module.graph.set_codegen(torch.fx.graph._BoxedCodeGen())
+        module.recompile()
+        run = module.forward
+    else:  # PyTorch 2.9
+
+        def run(args: list[Any]) -> Any:
+            return torch.fx.Interpreter(module).boxed_run(args)
 
     def call(args: list[Any]) -> Any:
         with measure.below_autograd():
@@ -81,6 +85,12 @@ def _memory(nodes: Sequence[Any]) -> list[int]:
     """Returns the identity of the storage of each tensor among the values of different nodes."""
     values = [v for n in dict.fromkeys(n for n in nodes if isinstance(n, Node)) for v in _made(n)]
     return [v.untyped_storage()._cdata for v in values if isinstance(v, torch.Tensor)]
+
+
+def _has_subclasses(module: GraphModule) -> bool:
+    """Returns whether a result is a part of a tensor subclass, which AOTAutograd makes with the sizes of the captured shape."""
+    described = next(iter(module.graph.find_nodes(op="output"))).meta.get("desc") or ()
+    return any(type(d).__name__.startswith("Subclass") for d in described)
 
 
 class _Checking(torch.fx.Interpreter):
@@ -117,15 +127,15 @@ class _Written:
                 filler.take((1 + (value.dim() if node.op == "placeholder" else 0)) if known_size else 0)
             if is_mark(node):
                 sizes[new] = []
-        self.module, self.graph = module, graph
-        self.checking: _Checking | None = _Checking(module, graph, sizes)
+        self.module, self.graph, self.sizes = module, graph, sizes
+        self.checked = False
         self.run: Callable[[list[Any]], Any] | None = None
 
     def __call__(self, args: list[Any]) -> Any:
-        if self.checking is not None:
+        if not self.checked:
             with measure.below_autograd():
-                results = self.checking.boxed_run(args)
-            self.checking = None
+                results = _Checking(self.module, self.graph, self.sizes).boxed_run(args)
+            self.checked = True
             return results
         if self.run is None:  # most shapes of a text run once
             self.run = interpreted(GraphModule(self.module, self.graph))
@@ -144,32 +154,38 @@ class Passes:
         self.call: Callable[..., Any] | None = None  # AOTAutograd's
         self.serves_others = True
         self.outputs: int | None = None  # of the forward pass, before what it saves; None: all
-        self.places: list[Place] = []  # by number
-        self.known: dict[Place, int] = {}  # numbers
-        self.vectors: collections.OrderedDict[int, list[Any]] = (
-            collections.OrderedDict()
-        )  # of captured shapes, by number
-        self.runs: collections.OrderedDict[int, dict[str, Callable[[list[Any]], Any]]] = collections.OrderedDict(
-            {0: {}}
-        )
+        self.known: dict[Place, int] = {}  # the number of each shape
+        self.vectors: collections.OrderedDict[int, bytes] = collections.OrderedDict()  # packed, by number
+        self.runs: collections.OrderedDict[int, dict[str, _Written]] = collections.OrderedDict()  # but of number 0
         self.running = threading.local()  # `number`: of the shape that this thread runs forward
 
     # ---- The compilers of AOTAutograd ----
 
+    def partitioned(self, joint: GraphModule, outputs: int, backward: GraphModule) -> None:
+        """Notes how AOTAutograd's joint graph was cut; it compiles the backward pass when that runs first."""
+        self.outputs, self.modules["backward"] = outputs, backward
+        self.serves_others = self.serves_others and not _has_subclasses(joint)
+
     def forward(self, module: GraphModule, _: Any) -> Callable[..., Any]:
-        return self._take("forward", module, lambda args: self.running.number)
+        self.modules["forward"] = module
+        self.serves_others = self.serves_others and not _has_subclasses(module)
+        return self._dispatcher("forward", module, lambda args: self.running.number)
 
     def backward(self, module: GraphModule, _: Any) -> Callable[..., Any]:
         marks = [i for i, n in enumerate(module.graph.find_nodes(op="placeholder")) if n.meta.get("neap_mark")]
-        self.serves_others = self.serves_others and len(marks) == 1
-        return self._take("backward", module, lambda args: args[marks[0]].shape[1] if marks else 0)
+        if self.serves_others and len(marks) != 1:
+            raise RuntimeError(
+                "neap: internal fault: AOTAutograd dropped an input of the backward pass; please report it"
+            )
+        return self._dispatcher("backward", module, lambda args: args[marks[0]].shape[1] if marks else 0)
 
-    def _take(self, name: str, module: GraphModule, number: Callable[[list[Any]], int]) -> Callable[..., Any]:
-        self.modules[name] = module
-        self.runs[0][name] = interpreted(module)
+    def _dispatcher(self, name: str, module: GraphModule, number: Callable[[list[Any]], int]) -> Callable[..., Any]:
+        with self.group.lock:
+            own = interpreted(module)
 
         def call(args: list[Any]) -> Any:
-            return self._runs_of(number(args))[name](args)
+            shape = number(args)
+            return own(args) if shape == 0 else self._runs_of(shape)[name](args)
 
         call._boxed_call = True
         return call
@@ -177,7 +193,7 @@ class Passes:
     def finish(self, call: Callable[..., Any], args: Sequence[Any], place: Place) -> None:
         """Ends the compilation of the first shape, whose arguments are `args`."""
         self.call = call
-        if "forward" not in self.modules or (self.outputs is not None and "backward" not in self.modules):
+        if "forward" not in self.modules:  # Inductor compiled both passes
             self.serves_others = False
             return
         numbers: list[Any] = [x for x in args if isinstance(x, int)]
@@ -247,7 +263,7 @@ class Passes:
                 self.vectors.move_to_end(number)
         return self.call(*args)
 
-    def _runs_of(self, number: int) -> dict[str, Callable[[list[Any]], Any]]:
+    def _runs_of(self, number: int) -> dict[str, _Written]:
         with self.group.lock:
             if number not in self.runs:
                 if number not in self.vectors:
@@ -264,7 +280,7 @@ class Passes:
 
 @dataclasses.dataclass
 class Serving:
-    """A plan for one shape, which serves all shapes with the same calls that are not larger."""
+    """A plan for one shape, which serves all shapes with the same calls that are not larger (captured.least_serving)."""
 
     skeleton: str
     sizes: list[int]  # of the joint graph's storages
@@ -327,7 +343,8 @@ class ByShape:
         key = place, signature
         with self.lock:
             if key not in self.known:
-                self.known[key] = self._find(args, values, place, signature, not shared)
+                alone = not shared and all(map(_is_plain, tensors))
+                self.known[key] = self._find(args, values, place, signature, alone)
                 if len(self.known) > MOST_SHAPES:
                     self.known.popitem(last=False)
             self.known.move_to_end(key)
@@ -335,9 +352,9 @@ class ByShape:
         return passes.start(number, args)
 
     def _find(
-        self, args: Sequence[Any], values: dict[str, Any], place: Place, signature: Any, apart: bool
+        self, args: Sequence[Any], values: dict[str, Any], place: Place, signature: Any, alone: bool
     ) -> tuple[Passes, int]:
-        """apart: no tensors share memory, which AOTAutograd would treat by where they lie in it."""
+        """alone: no tensors share memory, and none is a subclass; AOTAutograd treats those by their sizes and places."""
         group = self.groups.setdefault(signature, Group(signature))
         self.groups.move_to_end(signature)
         if len(self.groups) > MOST_SHAPES:
@@ -348,7 +365,7 @@ class ByShape:
                 return found[0], found[0].number_of(place, found[1])
             passes = Passes(group)
             passes.finish(self.compile(_with_numbers(self.module, values), args, passes), args, place)
-            if not passes.serves_others or not group.fakes_are_right or not apart:
+            if not passes.serves_others or not group.fakes_are_right or not alone:
                 return passes, 0
             vector = passes.numbers.vector
             same = group.kind.steps.setdefault(passes.numbers.skeleton, passes)
@@ -365,12 +382,14 @@ def _exact(value: Any) -> Any:
     return value.hex() if isinstance(value, float) else value
 
 
+def _is_plain(t: torch.Tensor) -> bool:
+    return t.layout == torch.strided and not is_traceable_wrapper_subclass(t)
+
+
 def _shared(tensors: Sequence[torch.Tensor]) -> tuple[tuple[int, int, int], ...]:
     """Returns (tensor, another one, bytes between their beginnings) for each tensor that begins in the memory of an earlier one."""
     spans = sorted(
-        (t.data_ptr(), t.data_ptr() + _extent(t), i)
-        for i, t in enumerate(tensors)
-        if t.numel() and t.layout == torch.strided
+        (t.data_ptr(), t.data_ptr() + _extent(t), i) for i, t in enumerate(tensors) if t.numel() and _is_plain(t)
     )
     found, last, owner, start = [], 0, 0, 0
     for begin, end, i in spans:

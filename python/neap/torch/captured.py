@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,8 +29,18 @@ from .updates import Update, measure_update, update_key
 if TYPE_CHECKING:
     from .compile_step import CompiledStep
 
-# Overhead below which a plan of a larger shape serves a smaller one.
-CHEAP = 0.02
+CHEAP = 0.02  # overhead below which a plan of a larger shape serves any smaller one
+REPLAN = 0.7  # a shape that needs less than this share of a planned larger one gets its own plan otherwise
+
+
+def least_serving(plans: Iterable[Any], sizes: list[int], replan: float) -> Any:
+    """Returns the least of the plans (.sizes, .plan) for shapes of which no storage is smaller than `sizes`; None if no plan is for one, or
+    if a plan of its own is worth it."""
+    serving = [p for p in plans if all(a <= b for a, b in zip(sizes, p.sizes, strict=True))]
+    least = min(serving, key=lambda p: sum(p.sizes), default=None)
+    if least is not None and sum(sizes) < replan * sum(least.sizes) and least.plan.overhead > CHEAP:
+        return None
+    return least
 
 
 @dataclasses.dataclass
@@ -259,9 +269,8 @@ class Steps:
         """Returns the step of a shape, bound to the memory."""
         graph = self.template.at(vector)
         sizes = [s.bytes for s in graph.storages]
-        serving = [p for p in self.plans if all(a <= b for a, b in zip(sizes, p.sizes, strict=True))]
-        least = min(serving, key=lambda p: sum(p.sizes), default=None)
-        if least is None or (sum(sizes) < self.owner.replan * sum(least.sizes) and least.plan.overhead > CHEAP):
+        least = least_serving(self.plans, sizes, self.owner.replan)
+        if least is None:
             graph = self._fused(self.template.at(vector, share=False))
             largest = max(self.plans, key=lambda p: p.keep_all, default=None)
             least = self._plan(graph, vector, self._costs(graph, largest))

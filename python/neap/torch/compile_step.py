@@ -23,7 +23,7 @@ from . import allocator, measure
 from .advice import cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
-from .captured import Planned, Ready, Steps, extras_of
+from .captured import REPLAN, Planned, Ready, Steps, extras_of
 from .family import moving, numbers_of
 from .graph import CannotTrace
 from .head import find_head
@@ -637,7 +637,7 @@ def compile_step(
     planner: str = "auto",
     seconds: float = 0.0,
     progress: Any = None,
-    replan: float = 0.7,
+    replan: float = REPLAN,
     chunk_head: bool | int | str | None = None,
     fuse: bool = False,
 ) -> CompiledStep:

@@ -112,12 +112,11 @@ neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const s
                       .rows = m->m,
                       .columns = m->n,
                       .depth = m->k,
-                      .a = plain(m->m, m->k, m->a_transposed),
+                      .a = m->a_transposed ? plain(m->k, m->m, false) : plain(m->m, m->k, false),
                       .b = plain(m->k, m->n, m->b_transposed),
                       .c = plain(m->m, m->c_stride > 0 ? m->c_stride : m->n, false),
                       .a_turned = m->a_transposed,
                       .add = m->addend};
-  if (m->a_transposed) p.a = plain(m->k, m->m, false);
   for (int32_t i = 0; i < m->batch_rank; i++)
     p.dims[i] = m->a_batch[i] > m->b_batch[i] ? m->a_batch[i] : m->b_batch[i];
   batch_strides(m->batch_rank, m->a_batch, m->m * m->k, p.a_item);

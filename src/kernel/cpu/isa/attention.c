@@ -195,9 +195,6 @@ struct queries {
   const int32_t *places; /* [count]; NULL: hide no key */
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Returns the keys that any of the queries sees. */
 static struct range keys_of(const struct attention *a, const struct queries *q) {
   const int64_t shift = a->keys - a->queries, first = q->first + shift, last = first + q->count - 1;

@@ -51,20 +51,27 @@ static inline float multiply_add(float a, float b, float c) {
 #endif
 }
 
-/* Return the number of rows of a result (all dimensions but the last), and the offset of row `r` in an
- * operand with these strides. */
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Returns the number of rows of a result: all dimensions but the last. */
 static inline int64_t rows_of(const struct strides *s) {
   int64_t rows = 1;
   for (int32_t i = 0; i + 1 < s->rank; i++) rows *= s->dims[i];
   return rows;
 }
-static inline int64_t offset_of(const struct strides *s, const int64_t *strides, int64_t r) {
+/* Returns the offset of an item of a box, where items are counted in row-major order. */
+static inline int64_t offset_in(int32_t rank, const int64_t *dims, const int64_t *strides, int64_t item) {
   int64_t offset = 0;
-  for (int32_t i = s->rank - 2; i >= 0; i--) {
-    offset += r % s->dims[i] * strides[i];
-    r /= s->dims[i];
+  for (int32_t i = rank - 1; i >= 0; i--) {
+    offset += item % dims[i] * strides[i];
+    item /= dims[i];
   }
   return offset;
+}
+/* Returns the offset of row `r` in an operand with these strides. */
+static inline int64_t offset_of(const struct strides *s, const int64_t *strides, int64_t r) {
+  return offset_in(s->rank - 1, s->dims, strides, r);
 }
 
 struct range {

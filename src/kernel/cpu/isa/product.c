@@ -11,7 +11,6 @@ enum {
   CACHE_LINE = 16 /* floats */
 };
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 /* Returns the first element of a row of any matrix, or of the only pixel of a window. */
@@ -36,8 +35,8 @@ static void copy_window(const struct product_matrix *m, const float *data, int64
                 top = line % m->grid_height * m->step, image = line / m->grid_height;
   while (count > 0) {
     const struct product_tap *tap = &m->taps[first / m->channels];
-    const int64_t channel = first % m->channels, size = smaller(m->channels - channel, count),
-                  y = top + tap->y, x = left + tap->x;
+    const int64_t channel = first % m->channels, size = least(m->channels - channel, count), y = top + tap->y,
+                  x = left + tap->x;
     if (y >= 0 && y < m->height && x >= 0 && x < m->width)
       memcpy(to, data + ((image * m->height + y) * m->width + x) * m->pixel + channel,
              (size_t)size * sizeof *to);
@@ -72,8 +71,8 @@ struct tile {
 };
 
 static struct tile tile_of(const struct product *p) {
-  return (struct tile){smaller(PRODUCT_ROWS, whole_tiles(p->rows)),
-                       smaller(PRODUCT_COLUMNS, whole_vectors(p->columns)), smaller(PRODUCT_DEPTH, p->depth)};
+  return (struct tile){least(PRODUCT_ROWS, whole_tiles(p->rows)),
+                       least(PRODUCT_COLUMNS, whole_vectors(p->columns)), least(PRODUCT_DEPTH, p->depth)};
 }
 
 /* The memory of a thread: parts of both factors, the sum of all parts, and that of one after the first. */
@@ -125,16 +124,6 @@ static void write_part(const struct product *p, int64_t sum_row, const float *bi
   }
 }
 
-/* Returns the first element of a factor of item `item`, where items are counted in row-major order. */
-static int64_t item_start(const struct product *p, const int64_t *strides, int64_t item) {
-  int64_t start = 0;
-  for (int32_t i = p->rank - 1; i >= 0; i--) {
-    start += item % p->dims[i] * strides[i];
-    item /= p->dims[i];
-  }
-  return start;
-}
-
 /* The operands of a product; bias may be NULL. */
 struct operands {
   const float *a, *b, *bias;
@@ -143,11 +132,12 @@ struct operands {
 
 static void multiply_item(const struct product *p, struct tile t, int64_t item, struct range rows,
                           struct range columns, const struct operands *all, const struct tile_memory *m) {
-  const float *a = all->a + item_start(p, p->a_item, item), *b = all->b + item_start(p, p->b_item, item),
+  const float *a = all->a + offset_in(p->rank, p->dims, p->a_item, item),
+              *b = all->b + offset_in(p->rank, p->dims, p->b_item, item),
               *bias = all->bias != NULL ? all->bias + item * p->columns : NULL;
-  float *c = all->c + item_start(p, p->c_item, item);
+  float *c = all->c + offset_in(p->rank, p->dims, p->c_item, item);
   for (int64_t k = 0; k < p->depth; k += PRODUCT_DEPTH)
-    multiply_part(p, t, a, b, rows, columns, (struct range){k, smaller(k + PRODUCT_DEPTH, p->depth)}, m);
+    multiply_part(p, t, a, b, rows, columns, (struct range){k, least(k + PRODUCT_DEPTH, p->depth)}, m);
   if (p->depth == 0) memset(m->sum, 0, (size_t)(t.rows * t.columns) * sizeof *m->sum);
   write_part(p, t.columns, bias, c, rows, columns, m->sum);
 }
@@ -217,7 +207,7 @@ static void multiply_channels(const struct product *p, const float *a, const flo
 #pragma omp parallel for if (p->depth * channels * p->rows >= PARALLEL_FROM)
   for (int64_t first = 0; first < channels; first += CHANNELS_TOGETHER)
     for (int64_t line = 0; line < lines; line++)
-      add_line(p, a, b, line, first, smaller(channels - first, CHANNELS_TOGETHER), sums);
+      add_line(p, a, b, line, first, least(channels - first, CHANNELS_TOGETHER), sums);
   for (int64_t t = 0; t < p->rows; t++)
     for (int64_t i = 0; i < channels; i++) {
       float *to = c + i * p->c_item[0] + row_start(&p->c, t);
@@ -237,8 +227,8 @@ static void multiply_items(const struct product *p, const struct operands *all, 
   for (int64_t i = 0; i < items * across * down; i++) {
     const struct tile_memory memory = memory_of(p, t, workspace, omp_get_thread_num());
     const int64_t row = i % down * size, column = i / down % across * t.columns;
-    multiply_item(p, t, i / down / across, (struct range){row, smaller(row + size, p->rows)},
-                  (struct range){column, smaller(column + t.columns, p->columns)}, all, &memory);
+    multiply_item(p, t, i / down / across, (struct range){row, least(row + size, p->rows)},
+                  (struct range){column, least(column + t.columns, p->columns)}, all, &memory);
   }
 }
 

@@ -15,9 +15,6 @@ enum {
   WEIGHT_PARTS = 64 /* parts of the blocks for the gradient of lightweight weights; their number is fixed */
 };
 
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static int64_t blocks_in(int64_t times) { return (times + BLOCK_TIMES - 1) / BLOCK_TIMES; }
 static int64_t work_of(const struct sequence_conv *s) {
   return s->sequences * s->times * s->channels * s->taps;

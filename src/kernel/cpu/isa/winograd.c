@@ -20,9 +20,6 @@ enum { WEIGHTS = KERNEL_SIZE * KERNEL_SIZE };
 #define A_NORM    (1 / (2 * A2 * (A2 - B2)))
 #define B_NORM    (1 / (2 * B2 * (B2 - A2)))
 
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* ---- Along one axis ---- */
 
 /* B^T d */

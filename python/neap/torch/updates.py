@@ -178,7 +178,13 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
         own.update(stand_in, trial.param_groups[0], gradient)
 
     with allocator.Recording() as recording:
-        run()
+        try:
+            run()
+        except KeyError as missing:  # PyTorch 2.9's Adagrad
+            raise TypeError(
+                f"{type(updater.optimizer).__name__} takes a state ({missing}) that its first step does not make; "
+                "use an optimizer that makes its states in its first step, or a newer PyTorch"
+            ) from missing
     kept = [i for i, (_, _, freed) in enumerate(recording.rows) if not freed]
     sizes = [recording.rows[i][0] for i in kept]
     scratch = recording.scratch(set(kept))

@@ -15,6 +15,7 @@ from quick import QUICK
 import neap
 import neap.torch
 
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 NAMES = list(cases.ALL if os.environ.get("NEAP_TEST_MODELS") == "all" else cases.OURS)
 
 
@@ -96,8 +97,9 @@ def test_backend(trained):
         assert got == losses
         assert helpers.differing(got_state, state) == []
         assert all(m.planned_peak_bytes <= m.budget_bytes for m in memories)
-        # torch.compile leaves modules that hold an nn.LSTM to eager.
-        assert (len(memories) >= 1) != any(isinstance(m, torch.nn.LSTM) for m in case[0].modules())
+        # PyTorch 2.13 leaves modules that hold an nn.LSTM to eager, 2.15 compiles them.
+        left = any(isinstance(m, torch.nn.LSTM) for m in case[0].modules()) and VERSION < (2, 15)
+        assert (len(memories) >= 1) != left
 
 
 def test_without_the_allocator(trained, monkeypatch):

@@ -3,15 +3,10 @@
 #define COLLECTIVE_RANKS_H
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "collective_cases.h"
+#include "testing.h"
 
 enum { MOST_RANKS = 8 };
 

@@ -3,17 +3,12 @@
 #ifndef NEAP_TESTS_INTERPRETER_H
 #define NEAP_TESTS_INTERPRETER_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "kernel/kernel.h"
+#include "testing.h"
 
 #define assert_ok(expression) assert_int_equal_message_(expression, #expression)
 

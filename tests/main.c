@@ -1,14 +1,10 @@
 /* Runs the tests of a folder: PROGRAM [FILE [PATTERN]]. FILE names one source; PATTERN, with * and ?, some of
  * its tests. Without them every file runs. The build lists the files in TEST_FILES. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "testing.h"
 
 #define FILE_ROW(name) int run_##name(void);
 TEST_FILES

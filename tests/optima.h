@@ -2,14 +2,9 @@
 #ifndef NEAP_TESTS_OPTIMA_H
 #define NEAP_TESTS_OPTIMA_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "exhaustive.h"
 #include "step/lower_bound.h"
+#include "testing.h"
 
 enum { STATE_LIMIT = 1000000 };
 

@@ -2,12 +2,6 @@
 #ifndef NEAP_TESTS_RANDOM_STEP_H
 #define NEAP_TESTS_RANDOM_STEP_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +10,7 @@
 #include "step/simulate.h"
 #include "step/step.h"
 #include "step_families.h"
+#include "testing.h"
 
 enum family {
   FAMILY_CHAIN,

@@ -2,12 +2,6 @@
 #ifndef NEAP_TESTS_SESSION_HELP_H
 #define NEAP_TESTS_SESSION_HELP_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +9,7 @@
 
 #include "base/random.h"
 #include "run/session.h"
-
-#define ASSERT_OK(expression)                                                                                \
-  do {                                                                                                       \
-    const neap_status ok_status_ = (expression);                                                             \
-    if (ok_status_ != NEAP_OK) print_error("%s: %s\n", #expression, neap_error_message());                   \
-    assert_int_equal(ok_status_, NEAP_OK);                                                                   \
-  } while (0)
+#include "testing.h"
 
 /* Fills every input: numbers in [-1, 1) from a seed, labels below `classes`. */
 static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) {
@@ -42,6 +30,27 @@ static inline void fill_inputs(neap_session *s, uint64_t seed, int32_t classes) 
         ((float *)data)[i] = value;
     }
   }
+}
+
+/* Returns the index of the variable of that name; -1: no variable has it. */
+static inline int32_t find_variable(const neap_session *s, const char *name) {
+  neap_variable v;
+  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
+    ASSERT_OK(neap_session_variable(s, i, &v));
+    if (strcmp(v.name, name) == 0) return i;
+  }
+  return -1;
+}
+
+/* Returns a copy of a variable's values, which the caller frees. */
+static inline float *read_variable(const neap_session *s, int32_t index, int64_t *elements) {
+  neap_variable v;
+  ASSERT_OK(neap_session_variable(s, index, &v));
+  float *values = malloc((size_t)v.elements * sizeof *values);
+  assert_non_null(values);
+  ASSERT_OK(neap_session_read(s, index, values));
+  *elements = v.elements;
+  return values;
 }
 
 /* A session after some steps, with what it gave. */

@@ -219,7 +219,7 @@ def sft():
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=splitting, **marks)
     texts = [" ".join(f"w{i}" for i in torch.randint(3, 8192, (n,)).tolist()) for n in torch.randint(32, 257, (200,)).tolist()]
     base, last = llama(6, 8192, False), {}
-    for name in ("eager", "attach", "backend"):
+    for name in ("eager", "attach", "backend", "backend, dynamic=True"):
         with tempfile.TemporaryDirectory() as folder:
             trainer = trl.SFTTrainer(
                 model=copy.deepcopy(base), processing_class=tokenizer, train_dataset=datasets.Dataset.from_list([{"text": t} for t in texts]),
@@ -232,8 +232,8 @@ def sft():
             began = time.perf_counter()
             if name == "attach":
                 neap.torch.attach(trainer, "max")
-            elif name == "backend":
-                trainer.model.compile(backend="neap", options={"budget": "max"})
+            elif name != "eager":
+                trainer.model.compile(backend="neap", dynamic=True if "dynamic" in name else None, options={"budget": "max"})
             trainer.train()
             last[name] = time.perf_counter() - began
             loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]

@@ -240,6 +240,50 @@ static void *address(const struct program *program, unsigned char *base, uint64_
   return place != NOWHERE ? base + program_place(program, place) : NULL;
 }
 
+static void close_or_open(bool close, void *address, uint64_t bytes) {
+  if (address == NULL) return;
+  if (close)
+    CLOSE(address, bytes);
+  else
+    OPEN(address, bytes);
+}
+
+static neap_status close_or_open_all(bool close, const struct device_memory *memory) {
+  unsigned char *base;
+  TRY(device_enter(memory, &base));
+  close_or_open(close, base, memory->bytes);
+  device_leave(memory);
+  return NEAP_OK;
+}
+
+/* Closes or opens what a call may touch: all other memory is closed while it runs. */
+static void close_operands(const struct program *program, const struct call *call, unsigned char *base,
+                           bool close) {
+  const struct node *node = kernel_node(call->kernel);
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != NO_TENSOR)
+      close_or_open(close, address(program, base, call->inputs[i]),
+                    tensor_bytes(program->lowered, node->inputs[i]));
+  for (int32_t i = 0; i < node->output_count; i++)
+    close_or_open(close, address(program, base, call->outputs[i]),
+                  tensor_bytes(program->lowered, node->outputs[i]));
+  close_or_open(close, address(program, base, call->workspace), call->workspace_bytes);
+}
+
+/* Spoils the values whose last reader a call is. */
+static void spoil_dead(const struct program *program, const struct call *call, unsigned char *base) {
+#if NEAP_DEBUG
+  for (int32_t i = 0; i < call->dead_count; i++) {
+    const struct range *dead = &program->dead[call->first_dead + i];
+    OPEN(base + dead->begin, dead->bytes);
+    memset(base + dead->begin, 0xFF, dead->bytes); /* NaN in every type */
+    CLOSE(base + dead->begin, dead->bytes);
+  }
+#else
+  (void)program, (void)call, (void)base;
+#endif
+}
+
 /* Calls a kernel; `base` is the address of the memory. */
 static neap_status call_kernel(const struct program *program, const struct call *call,
                                const struct run_context *context, unsigned char *base) {
@@ -248,20 +292,12 @@ static neap_status call_kernel(const struct program *program, const struct call 
   void *workspace = address(program, base, call->workspace);
   for (int32_t i = 0; i < node->input_count; i++) inputs[i] = address(program, base, call->inputs[i]);
   for (int32_t i = 0; i < node->output_count; i++) outputs[i] = address(program, base, call->outputs[i]);
-#if NEAP_DEBUG
-  for (int32_t i = 0; i < node->output_count; i++)
-    UNPOISON(outputs[i], tensor_bytes(program->lowered, node->outputs[i]));
-  if (workspace != NULL) UNPOISON(workspace, call->workspace_bytes);
-#endif
   const bool shared = context->ranks != NULL && ranks_share(call->kernel->graph, node);
+  close_operands(program, call, base, false);
   TRY(shared ? ranks_run(program->lowered, call->kernel, inputs, outputs, workspace, context)
              : call->kernel->run(call->kernel, inputs, outputs, workspace, context));
-#if NEAP_DEBUG
-  for (int32_t i = 0; i < call->dead_count; i++) {
-    const struct range *dead = &program->dead[call->first_dead + i];
-    POISON(base + dead->begin, dead->bytes);
-  }
-#endif
+  spoil_dead(program, call, base);
+  close_operands(program, call, base, true);
   return NEAP_OK;
 }
 
@@ -292,9 +328,7 @@ static neap_status start_job(const struct program *program, const struct call *c
   unsigned char *base;
   struct whole whole = {0};
   TRY(device_enter(run->memory, &base));
-#if NEAP_DEBUG
-  UNPOISON(base + call->outputs[0], tensor_bytes(program->lowered, kernel_node(kernel)->outputs[0]));
-#endif
+  close_operands(program, call, base, false);
   if (call->lane == LANE_GATHERS)
     whole = ranks_place_own(program->lowered, kernel, run->context->ranks, base + call->inputs[0],
                             base + call->outputs[0]);
@@ -362,7 +396,8 @@ neap_status program_run(const struct program *program, const struct run_context 
   for (int lane = 0; lane < PROGRAM_LANES; lane++)
     if (run.lanes[lane] != NULL) run.before[lane] = lane_started(run.lanes[lane]);
   TRY(team_set(program->lowered->threads, &former));
-  neap_status status = run_calls(program, &run, measured, changed, most);
+  neap_status status = close_or_open_all(true, memory);
+  if (status == NEAP_OK) status = run_calls(program, &run, measured, changed, most);
   for (int lane = 0; lane < PROGRAM_LANES; lane++) { /* nothing is put into memory that others have */
     if (run.lanes[lane] == NULL) continue;
     if (status == NEAP_OK) status = lane_wait(run.lanes[lane], lane_started(run.lanes[lane]));
@@ -370,5 +405,6 @@ neap_status program_run(const struct program *program, const struct run_context 
   }
   if (gathers != NULL) context->ranks->traffic.seconds += lane_waited(gathers) - waited;
   team_restore(&former);
-  return status;
+  const neap_status opened = close_or_open_all(false, memory);
+  return status != NEAP_OK ? status : opened;
 }

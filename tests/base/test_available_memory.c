@@ -1,17 +1,12 @@
 /* What is available: the least of the machine's, the control groups' and the process's own limits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "base/available_memory.h"
+#include "testing.h"
 
 static char root[] = "/tmp/neap-available-XXXXXX";
 

@@ -1,12 +1,6 @@
 /* Budgets as they are written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "neap.h"
+#include "testing.h"
 
 static void test_budgets_that_are_read(void **state) {
   (void)state;

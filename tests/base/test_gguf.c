@@ -1,18 +1,13 @@
 /* Files of GGUF: what is written is read back, also by a parser of the test's own; values and blocks that the
  * test lays out byte by byte are read as they stand; every kind of damage is refused with the file and the
  * place named. python/tests/torch/test_gguf.py holds reader and writer against PyPI's gguf. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/gguf.h"
+#include "testing.h"
 
 static char path[] = "/tmp/neap-gguf-XXXXXX";
 

@@ -1,13 +1,8 @@
 /* The index against a list that is searched from its end: on keys of every kind of hash, and as it grows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "base/index.h"
+#include "testing.h"
 
 struct list {
   uint64_t hashes; /* keys have this number of different hashes; 0: each its own */

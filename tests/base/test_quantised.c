@@ -1,18 +1,13 @@
 /* Quantised types beside what PyPI's gguf and bitsandbytes make of the same blocks and numbers
  * (quantised_cases.py), to the bit; and q8_0 beside its definition, 34 bytes of a scale in f16 and 32 whole
  * numbers. That oracle computes in double and finds the nearest f16 by looking at all of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/quantised.h"
 #include "kernel/cpu/dispatch.h"
 #include "quantised_cases.h"
+#include "testing.h"
 
 enum { BLOCKS = 200, COUNT = 32 * BLOCKS, BYTES = 34 * BLOCKS };
 

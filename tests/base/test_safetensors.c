@@ -1,16 +1,11 @@
 /* Files that are written are read back, also by a parser of the test's own; every kind of damage to the
  * header is refused with the file and the tensor named. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/safetensors.h"
+#include "testing.h"
 
 static char path[] = "/tmp/neap-safetensors-XXXXXX";
 

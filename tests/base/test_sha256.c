@@ -1,9 +1,3 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +5,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/sha256_blocks.h"
+#include "testing.h"
 
 static void expect_digest(const char *message, size_t bytes, const char *digest) {
   /* Whole, byte by byte, and in uneven pieces. */

@@ -1,13 +1,7 @@
 /* A run has less than its processors where its threads are sent away again and again and get less than their
  * time: both. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "processor_share.h"
+#include "testing.h"
 
 /* Of two threads for ten seconds. */
 static bool shares(double processor, long taken, double *had) {

@@ -1,15 +1,10 @@
 /* Which launcher started a process, and what is refused of plugins. tests/mpi has ranks under a real mpirun.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "collective/plugin.h"
+#include "testing.h"
 
 static void set(const char *name, const char *value) {
   if (value == NULL)

@@ -2,21 +2,16 @@
  * ends the test by SIGALRM. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "collective/processes.h"
 #include "collective_cases.h"
+#include "testing.h"
 
 typedef neap_status rank_work(const neap_collective *);
 

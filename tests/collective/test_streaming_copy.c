@@ -1,13 +1,8 @@
 /* Copies past the caches are copies: of every length around a cache line, at every place in one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "collective/streaming_copy.h"
+#include "testing.h"
 
 enum { MOST = 400, PLACES = 64, BYTES = MOST + 3 * PLACES };
 

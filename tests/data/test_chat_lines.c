@@ -1,18 +1,11 @@
 /* Conversations in JSON lines: each form gives its messages, lines come one after the other whatever their
  * length, and errors name the file and the line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "data/chat_lines.h"
-
-#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
+#include "testing.h"
 
 static char path[64];
 

@@ -1,12 +1,6 @@
 /* Conversations as data: tokens are those of the rendered text, labels the tokens that follow where the
  * assistant writes, in one length, in buckets and in rows of several; what is too long is cut or left out;
  * parts are divided, and errors name file and line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +8,9 @@
 #include <unistd.h>
 
 #include "data/loader.h"
+#include "testing.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
-
-#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
 
 static void assert_says(const char *what) {
   if (strstr(neap_error_message(), what) == NULL) fail_msg("'%s' is not in: %s", what, neap_error_message());

@@ -1,11 +1,5 @@
 /* Data sets from files the test writes, against records computed here, and what damage to them is answered.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +8,7 @@
 #include <zlib.h>
 
 #include "data_help.h"
+#include "testing.h"
 
 enum { PIXELS = 3072, RECORD = 3073, IMAGE = 3 * 32 * 32 };
 

@@ -1,10 +1,4 @@
 /* Folders of pictures: the records that they are, and what is said of what is wrong with them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <ftw.h>
 #include <png.h>
 #include <stdio.h>
@@ -15,6 +9,7 @@
 
 #include "data_help.h"
 #include "picture_cases.h"
+#include "testing.h"
 
 enum { SIDE = 6, PLANE = SIDE * SIDE };
 static char folder[64];

@@ -1,11 +1,5 @@
 /* What goes into a model in its first steps, source by source, is what it always was: these bits are in every
  * checkpoint. The digests are those of inputs with which a run has the weights of version 0.2.0. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/sha256.h"
+#include "testing.h"
 #include "train/model_data.h"
 
 enum { STEPS = 3, CIFAR_RECORD = 3073, CIFAR_RECORDS = 60, DIGITS = 90, DIGIT = 28 * 28 };

@@ -1,10 +1,4 @@
 /* Pictures are what Pillow makes of them (picture_cases.py), in any size; a damaged one is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +8,7 @@
 #include "data/resize.h"
 #include "picture_cases.h"
 #include "resize_cases.h"
+#include "testing.h"
 
 enum { CASES = sizeof picture_cases / sizeof *picture_cases };
 

@@ -1,11 +1,5 @@
 /* Tables and arrays as records: numbers standardised by the training part, words as a 1 among zeros, labels
  * of each kind; and what is said of what is wrong with a file, with its line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 #include <unistd.h>
 
 #include "data_help.h"
+#include "testing.h"
 #include "train/values.h"
 
 static char path[64], other[64];

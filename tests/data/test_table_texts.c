@@ -1,11 +1,5 @@
 /* Texts of a table as records: tokens, cut and padded, in buckets; labels in the order of the data or of a
  * model; and what is said of what is wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 
 #include "data/encoding.h"
 #include "data_help.h"
+#include "testing.h"
 #include "text/tokenizer.h"
 
 enum { BATCH = 4, LENGTH = 8 };

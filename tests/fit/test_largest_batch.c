@@ -1,13 +1,8 @@
 /* The largest batch that fits a budget: against planning every batch. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "neap.h"
+#include "testing.h"
 
 static const char *const model = "wrn-10-1";
 enum { BATCH = 12 };

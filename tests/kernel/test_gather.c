@@ -1,16 +1,11 @@
 /* The gradient of gathered rows has the bits of sums in the order of ids, whatever they are sorted by: for
  * every instruction set, type of storage and number of threads, with what is there already and without. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernel/cpu/dispatch.h"
+#include "testing.h"
 
 struct gather_case {
   int64_t rows, width, count;

@@ -1,11 +1,5 @@
 /* Every instruction set that this processor has gives what the plainest one gives, for any number of lanes
  * and any rest that vectors leave. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -15,6 +9,7 @@
 #include "base/random.h"
 #include "kernel/cpu/dispatch.h"
 #include "op/op.h"
+#include "testing.h"
 
 enum { ELEMENTS = 1 << 16, TABLES = 8 };
 

@@ -1,17 +1,12 @@
 /* The products that take oneDNN's place where there is none: on every instruction set of this processor they
  * are those of plain loops, whatever the sizes, layouts, items and threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernel/cpu/dispatch.h"
+#include "testing.h"
 
 enum { MOST = 1 << 17 };
 

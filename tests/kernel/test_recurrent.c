@@ -54,18 +54,6 @@ static void read_output(const neap_session *s, const char *name, float *data) {
   ASSERT_OK(neap_session_output(s, name, NULL, data));
 }
 
-static void read_variable(const neap_session *s, const char *name, float *data) {
-  neap_variable v;
-  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
-    ASSERT_OK(neap_session_variable(s, i, &v));
-    if (strcmp(v.name, name) == 0) {
-      ASSERT_OK(neap_session_read(s, i, data));
-      return;
-    }
-  }
-  fail_msg("there is no variable '%s'", name);
-}
-
 /* ---- The formulas ---- */
 
 enum { PARAMETERS = MOST_GATES * WIDTH * (INPUTS + WIDTH + 2) };
@@ -89,7 +77,7 @@ static void read_parameters(const neap_session *s, const char *name, union param
   for (int i = 0; i < 4; i++) {
     char full[64];
     snprintf(full, sizeof full, "%s.%s", name, parts[i].part);
-    read_variable(s, full, parts[i].data);
+    ASSERT_OK(neap_session_read(s, find_variable(s, full), parts[i].data));
   }
 }
 

@@ -1,17 +1,12 @@
 /* Kernels that take 16 bits: what comes of f32 operands with the same numbers, rounded once. Random words are
  * those that counters give one by one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "base/random.h"
 #include "kernel/cpu/dispatch.h"
+#include "testing.h"
 
 /* Odd, and more than a run; enough for a team. */
 enum { COUNT = 40003, ROWS = 37, WIDTH = 219 };

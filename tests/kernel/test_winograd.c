@@ -2,12 +2,6 @@
  * all three passes, for any image, padding and number of channels, on every instruction set that this
  * processor has, stored in any type and in little workspace, too; the same bits whatever its workspace holds.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -17,6 +11,7 @@
 #include "effort.h"
 #include "kernel/cpu/dispatch.h"
 #include "kernel/cpu/winograd.h"
+#include "testing.h"
 
 enum { THREADS = 2, TAPS = 9 };
 

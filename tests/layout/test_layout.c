@@ -1,20 +1,15 @@
 /* The layout solver on random buffers: valid by a look at every pair, optimal where all orders can be tried,
  * and as low as it must be where buffers were cut out of a full rectangle. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include <omp.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <omp.h>
 
 #include "effort.h"
 #include "layout/layout.h"
 #include "layout/stages.h"
 #include "neap.h"
+#include "testing.h"
 
 enum { LIMIT = 4000, SMALL = 20 };
 

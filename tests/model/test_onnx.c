@@ -29,14 +29,10 @@ static void close_session(neap_session *session, neap_graph *graph) {
   neap_graph_free(graph);
 }
 
-static void read_variable(neap_session *session, const char *name, neap_variable *variable, float *data) {
-  for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
-    ASSERT_OK(neap_session_variable(session, i, variable));
-    if (strcmp(variable->name, name) != 0) continue;
-    ASSERT_OK(neap_session_read(session, i, data));
-    return;
-  }
-  fail_msg("there is no variable '%s'", name);
+static void read_named(neap_session *session, const char *name, neap_variable *variable, float *data) {
+  const int32_t index = find_variable(session, name);
+  ASSERT_OK(neap_session_variable(session, index, variable));
+  ASSERT_OK(neap_session_read(session, index, data));
 }
 
 /* Two tensors of the external data lie one after the other: its bytes are the oracle. */
@@ -51,14 +47,14 @@ static void test_values_are_the_files(void **state) {
   assert_non_null(file);
   assert_int_equal(fread(file_data, 1, sizeof file_data, file), sizeof file_data);
   fclose(file);
-  read_variable(s, "conv.weight", &v, data);
+  read_named(s, "conv.weight", &v, data);
   assert_int_equal(v.elements, 36);
   assert_int_equal(v.kind, NEAP_VARIABLE_PARAMETER);
   assert_memory_equal(data, file_data, 36 * sizeof *data);
-  read_variable(s, "norm.variance", &v, data);
+  read_named(s, "norm.variance", &v, data);
   assert_int_equal(v.kind, NEAP_VARIABLE_RUNNING_STATISTIC);
   for (int i = 0; i < 4; i++) assert_true(data[i] == 1);
-  read_variable(s, "head.bias", &v, data);
+  read_named(s, "head.bias", &v, data);
   assert_memory_equal(data, file_data + 102 - 10, 10 * sizeof *data);
   close_session(s, graph);
 }

@@ -1,15 +1,10 @@
 /* The tables of what there is: what an operator takes and is given. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "kernel/random_stream.h"
 #include "op/op.h"
+#include "testing.h"
 
 /* The types of an operator are those that neap_cast gives, and one that takes f32 alone says so. */
 static void test_types(void **state) {

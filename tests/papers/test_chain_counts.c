@@ -1,15 +1,10 @@
 /* The published counts of the chain algorithms. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "papers/bptt.h"
 #include "papers/hong.h"
 #include "papers/revolve.h"
+#include "testing.h"
 
 static int64_t count_forward(const chain_operations *operations) {
   int64_t count = 0;

@@ -1,16 +1,10 @@
 /* Kusumoto's two planners on networks of the zoo: the exact one is at least as good as the approximate one,
  * whose lower sets are among its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "neap.h"
 #include "plan/planners.h"
 #include "step/lower_bound.h"
 #include "step/simulate.h"
+#include "testing.h"
 
 static const struct planner_options options = {0};
 

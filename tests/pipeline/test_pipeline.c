@@ -1,22 +1,14 @@
 /* Pipelines: the simulator beside published bubbles and formulas, and beside relaxation of all constraints;
  * ours beside all borders and choices of recomputation of small problems. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/check.h"
 #include "pipeline/published.h"
 #include "pipeline/roundpipe.h"
 #include "pipeline/ways.h"
-
-#define ASSERT_OK(expression) assert_int_equal((expression), NEAP_OK)
+#include "testing.h"
 
 /* ---- Published ---- */
 

@@ -56,27 +56,16 @@ static struct neap_session *make_session(const struct neap_graph *graph, neap_se
 }
 
 static int32_t find(const struct neap_session *s, const char *name, neap_variable *v) {
-  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
-    ASSERT_OK(neap_session_variable(s, i, v));
-    if (strcmp(v->name, name) == 0) return i;
-  }
-  fail_msg("there is no '%s'", name);
-  return -1;
-}
-
-static float *read_at(const struct neap_session *s, int32_t index, int64_t elements) {
-  float *values = malloc((size_t)elements * sizeof *values);
-  assert_non_null(values);
-  ASSERT_OK(neap_session_read(s, index, values));
-  return values;
+  const int32_t index = find_variable(s, name);
+  ASSERT_OK(neap_session_variable(s, index, v));
+  return index;
 }
 
 /* "LAYER.PART" */
 static float *read_part(const struct neap_session *s, const char *layer, const char *part, neap_variable *v) {
   char name[64];
   snprintf(name, sizeof name, "%s.%s", layer, part);
-  const int32_t index = find(s, name, v);
-  return read_at(s, index, v->elements);
+  return read_variable(s, find(s, name, v), &v->elements);
 }
 
 static bool is_adapter(const char *name) {
@@ -127,7 +116,7 @@ static void test_first_values(void **state) {
     neap_variable v, w;
     ASSERT_OK(neap_session_variable(plain, i, &v));
     if (v.kind != NEAP_VARIABLE_PARAMETER) continue;
-    float *x = read_at(plain, i, v.elements), *y = read_at(s, find(s, v.name, &w), v.elements);
+    float *x = read_variable(plain, i, &v.elements), *y = read_variable(s, find(s, v.name, &w), &w.elements);
     assert_memory_equal(x, y, (size_t)v.elements * sizeof *x);
     assert_true(w.frozen);
     free(x), free(y);
@@ -175,7 +164,7 @@ static void test_gradients(void **state) {
     neap_variable v;
     ASSERT_OK(neap_session_variable(s, i, &v));
     if (v.kind != NEAP_VARIABLE_PARAMETER) continue;
-    float *before = read_at(s, i, v.elements), *after = read_at(stepped, i, v.elements);
+    float *before = read_variable(s, i, &v.elements), *after = read_variable(stepped, i, &v.elements);
     double largest = 0;
     for (int64_t k = 0; k < v.elements; k++)
       largest = fmax(largest, fabs((double)before[k] - (double)after[k]));
@@ -207,7 +196,7 @@ static void merge(const struct neap_session *s, struct neap_session *merged, int
     float *x = read_part(s, layer_names[l], "lora_A.weight", &a),
           *y = read_part(s, layer_names[l], "lora_B.weight", &b);
     const int32_t index = find(merged, name, &w);
-    float *values = read_at(merged, index, w.elements);
+    float *values = read_variable(merged, index, &w.elements);
     const bool swapped = strcmp(layer_names[l], "a.v_proj") == 0; /* [inputs, outputs] */
     for (int64_t o = 0; o < b.dims[0]; o++)
       for (int64_t i = 0; i < a.dims[1]; i++) {
@@ -455,7 +444,7 @@ static void test_shared(void **state) {
         *x_b = read_part(s, "w", "lora_B.weight", &e);
   for (int64_t k = 0; k < WIDTH * WIDTH; k++)
     for (int64_t r = 0; r < 2; r++) values[k] += x_b[k / WIDTH * 2 + r] * x_a[r * WIDTH + k % WIDTH];
-  ASSERT_OK(neap_session_write(merged, find(merged, "w.weight", &v), values));
+  ASSERT_OK(neap_session_write(merged, find_variable(merged, "w.weight"), values));
   read_logits(s, false, ours);
   read_logits(merged, false, theirs);
   for (int k = 0; k < BATCH * CLASSES; k++) assert_true(fabsf(ours[k] - theirs[k]) <= 2e-6f);

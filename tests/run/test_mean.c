@@ -27,27 +27,14 @@ static neap_session *open_network(int64_t width, bool predict) {
   return s;
 }
 
-/* A variable by name, as a session has it that has read the file; NULL: it has none. The caller frees it. */
-static float *read_named(neap_session *s, const char *name) {
-  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
-    neap_variable variable;
-    ASSERT_OK(neap_session_variable(s, i, &variable));
-    if (strcmp(variable.name, name) != 0) continue;
-    float *data = malloc((size_t)variable.elements * sizeof *data);
-    assert_non_null(data);
-    ASSERT_OK(neap_session_read(s, i, data));
-    return data;
-  }
-  fail_msg("there is no %s", name);
-  return NULL;
-}
-
 static void compare_variable(neap_session *mean, neap_session *const each[FILES], int32_t index) {
   neap_variable variable;
   float *values[FILES];
   ASSERT_OK(neap_session_variable(mean, index, &variable));
-  float *is = read_named(mean, variable.name);
-  for (int f = 0; f < FILES; f++) values[f] = read_named(each[f], variable.name);
+  int64_t elements;
+  float *is = read_variable(mean, find_variable(mean, variable.name), &elements);
+  for (int f = 0; f < FILES; f++)
+    values[f] = read_variable(each[f], find_variable(each[f], variable.name), &elements);
   for (int64_t i = 0; i < variable.elements; i++) {
     double sum = 0;
     for (int f = 0; f < FILES; f++) sum += (double)values[f][i];

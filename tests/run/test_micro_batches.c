@@ -198,13 +198,7 @@ static void test_running_statistics(void **state) {
   neap_session *halves = open_session(graph, (neap_session_options){.micro_batches = 2}, NEAP_BUDGET_MAX);
   draw(&batch, 1);
   step(halves, &batch, BATCH / 2);
-  int32_t index = -1;
-  for (int32_t i = 0; i < neap_session_variable_count(halves); i++) {
-    neap_variable v;
-    ASSERT_OK(neap_session_variable(halves, i, &v));
-    if (strcmp(v.name, "norm1.running_mean") == 0) index = i;
-  }
-  assert_true(index >= 0);
+  const int32_t index = find_variable(halves, "norm1.running_mean");
   ASSERT_OK(neap_session_read(halves, index, got));
   for (int half = 0; half < 2; half++) { /* each alone, from the beginning */
     neap_session *s = open_session(graph, (neap_session_options){0}, NEAP_BUDGET_MAX);

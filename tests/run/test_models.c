@@ -34,16 +34,6 @@ static neap_status open_with(const neap_graph *graph, neap_backend backend, cons
 
 /* ---- Against the reference ---- */
 
-static float *read_variable(const neap_session *s, int32_t index, int64_t *elements) {
-  neap_variable v;
-  ASSERT_OK(neap_session_variable(s, index, &v));
-  float *data = malloc((size_t)v.elements * sizeof *data);
-  assert_non_null(data);
-  ASSERT_OK(neap_session_read(s, index, data));
-  *elements = v.elements;
-  return data;
-}
-
 /* How far two sessions' variables are apart, by how far the first has come from `before`: Euclidean, over all
  * together. Deep networks whose last batch norms have a handful of values magnify what rounds at the front a
  * thousandfold and more; a wrong value anywhere they magnify to something like 1. */

@@ -75,16 +75,6 @@ static double step(neap_session *s, const struct pairs *p, float rate, int more)
   return result.loss;
 }
 
-static float *read_variable(const neap_session *s, int32_t index, int64_t *elements) {
-  neap_variable v;
-  ASSERT_OK(neap_session_variable(s, index, &v));
-  float *data = malloc((size_t)v.elements * sizeof *data);
-  assert_non_null(data);
-  ASSERT_OK(neap_session_read(s, index, data));
-  *elements = v.elements;
-  return data;
-}
-
 /* Largest difference of an element of the variables of two sessions. */
 static double difference(const neap_session *a, const neap_session *b) {
   double worst = 0;

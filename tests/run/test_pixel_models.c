@@ -44,16 +44,6 @@ static void fill(neap_session *s, const neap_model_options *shape) {
   for (int64_t i = 0; i < shape->batch * each; i++) image[i] += (float)(i / each);
 }
 
-static float *read_variable(const neap_session *s, int32_t index, int64_t *elements) {
-  neap_variable variable;
-  ASSERT_OK(neap_session_variable(s, index, &variable));
-  float *values = malloc((size_t)variable.elements * sizeof *values);
-  assert_non_null(values);
-  ASSERT_OK(neap_session_read(s, index, values));
-  *elements = variable.elements;
-  return values;
-}
-
 /* Momentum after the first step is the gradient. Differences by the size of all gradients: of a million
  * values a few are so near 0 that ReLU takes another side, which is some thousandths of a gradient. */
 static double gradient_error(const neap_session *a, const neap_session *b) {

@@ -1,16 +1,11 @@
 /* The rows of settings: every one reads what it writes, keeps its range, and writes to a field of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "run/settings.h"
+#include "testing.h"
 
 enum { TEXT = 256 };
 

@@ -59,26 +59,6 @@ static void train(neap_session *s, int first, int steps, bool rewire) {
   }
 }
 
-static int32_t find(const neap_session *s, const char *name) {
-  neap_variable v;
-  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
-    ASSERT_OK(neap_session_variable(s, i, &v));
-    if (strcmp(v.name, name) == 0) return i;
-  }
-  return -1;
-}
-
-/* The elements of a variable; to be freed. */
-static float *values_of(const neap_session *s, int32_t index, int64_t *count) {
-  neap_variable v;
-  ASSERT_OK(neap_session_variable(s, index, &v));
-  float *data = malloc((size_t)v.elements * sizeof *data);
-  assert_non_null(data);
-  ASSERT_OK(neap_session_read(s, index, data));
-  *count = v.elements;
-  return data;
-}
-
 /* The positions of the parameter that a variable is or belongs to; NULL: it is dense. To be freed. */
 static float *positions_for(const neap_session *s, const char *name) {
   char text[128];
@@ -87,8 +67,8 @@ static float *positions_for(const neap_session *s, const char *name) {
   char *end = strstr(text, ".weight");
   if (end == NULL) return NULL;
   snprintf(end, sizeof text - (size_t)(end - text), ".weight.positions");
-  const int32_t index = find(s, text);
-  return index < 0 ? NULL : values_of(s, index, &count);
+  const int32_t index = find_variable(s, text);
+  return index < 0 ? NULL : read_variable(s, index, &count);
 }
 
 /* ---- Beside a dense network under a mask ---- */
@@ -99,7 +79,7 @@ static void copy_variables(const neap_session *from, neap_session *to) {
   for (int32_t i = 0; i < neap_session_variable_count(to); i++) {
     int64_t count;
     ASSERT_OK(neap_session_variable(to, i, &v));
-    float *data = values_of(from, find(from, v.name), &count);
+    float *data = read_variable(from, find_variable(from, v.name), &count);
     ASSERT_OK(neap_session_write(to, i, data));
     free(data);
   }
@@ -110,7 +90,7 @@ static void mask_variables(neap_session *dense, const neap_session *sparse) {
   for (int32_t i = 0; i < neap_session_variable_count(dense); i++) {
     int64_t count;
     ASSERT_OK(neap_session_variable(dense, i, &v));
-    float *positions = positions_for(sparse, v.name), *data = values_of(dense, i, &count);
+    float *positions = positions_for(sparse, v.name), *data = read_variable(dense, i, &count);
     for (int64_t e = 0; positions != NULL && e < count; e++) data[e] = positions[e] != 0 ? data[e] : 0;
     ASSERT_OK(neap_session_write(dense, i, data));
     free(positions);
@@ -123,7 +103,8 @@ static void assert_same_values(const neap_session *dense, const neap_session *sp
   for (int32_t i = 0; i < neap_session_variable_count(dense); i++) {
     int64_t count;
     ASSERT_OK(neap_session_variable(dense, i, &v));
-    float *a = values_of(dense, i, &count), *b = values_of(sparse, find(sparse, v.name), &count);
+    float *a = read_variable(dense, i, &count),
+          *b = read_variable(sparse, find_variable(sparse, v.name), &count);
     for (int64_t e = 0; e < count; e++)
       if (a[e] != b[e])
         fail_msg("%s[%lld]: %g dense, %g sparse", v.name, (long long)e, (double)a[e], (double)b[e]);
@@ -366,8 +347,9 @@ static void test_dense_file(void **state) {
   ASSERT_OK(neap_session_save(dense, path));
   ASSERT_OK(neap_session_load(sparse, path));
   int64_t count, kept = 0;
-  const int32_t index = find(sparse, "conv2.weight");
-  float *a = values_of(dense, find(dense, "conv2.weight"), &count), *b = values_of(sparse, index, &count);
+  const int32_t index = find_variable(sparse, "conv2.weight");
+  float *a = read_variable(dense, find_variable(dense, "conv2.weight"), &count),
+        *b = read_variable(sparse, index, &count);
   float least = INFINITY, most = 0;
   for (int64_t i = 0; i < count; i++) {
     assert_true(b[i] == 0 || b[i] == a[i]);
@@ -381,7 +363,7 @@ static void test_dense_file(void **state) {
   assert_true(least >= most);
   ASSERT_OK(neap_session_save(sparse, path));
   ASSERT_OK(neap_session_load(dense, path));
-  float *c = values_of(dense, find(dense, "conv2.weight"), &count);
+  float *c = read_variable(dense, find_variable(dense, "conv2.weight"), &count);
   assert_memory_equal(b, c, (size_t)count * sizeof *b);
   free(a), free(b), free(c);
   neap_session_free(dense);
@@ -399,7 +381,7 @@ static void test_rewiring(void **state) {
   neap_session *s = open_session(graph, sparse_options[0], NEAP_BUDGET_MIN);
   int64_t all = 0, elements, went = 0;
   for (int k = 0; k < 3; k++) {
-    float *p = positions_for(s, names[k]), *unused = values_of(s, find(s, names[k]), &elements);
+    float *p = positions_for(s, names[k]), *unused = read_variable(s, find_variable(s, names[k]), &elements);
     for (int64_t i = 0; i < elements; i++) all += p[i] != 0;
     free(p), free(unused);
   }
@@ -412,8 +394,8 @@ static void test_rewiring(void **state) {
     for (int k = 0; k < 3; k++) {
       char name[64];
       snprintf(name, sizeof name, "%s.momentum", names[k]);
-      before[k] = values_of(s, find(s, names[k]), &elements);
-      momentum[k] = values_of(s, find(s, name), &elements);
+      before[k] = read_variable(s, find_variable(s, names[k]), &elements);
+      momentum[k] = read_variable(s, find_variable(s, name), &elements);
       at[k] = positions_for(s, names[k]);
     }
     ASSERT_OK(neap_session_rewire(s, 0.05, &moved));
@@ -421,8 +403,8 @@ static void test_rewiring(void **state) {
       char name[64];
       int64_t left = 0;
       snprintf(name, sizeof name, "%s.momentum", names[k]);
-      float *after = values_of(s, find(s, names[k]), &elements), *m = values_of(s, find(s, name), &elements),
-            *p = positions_for(s, names[k]);
+      float *after = read_variable(s, find_variable(s, names[k]), &elements),
+            *m = read_variable(s, find_variable(s, name), &elements), *p = positions_for(s, names[k]);
       for (int64_t i = 0; i < elements; i++) {
         const bool large = at[k][i] != 0 && fabs((double)before[k][i]) >= threshold;
         now += p[i] != 0;
@@ -460,7 +442,7 @@ static void test_reference_with(neap_sparse_positions positions) {
   for (int32_t i = 0; i < neap_session_variable_count(fast); i++) {
     int64_t count;
     double most = 1e-3, off = 0;
-    float *a = values_of(fast, i, &count), *b = values_of(exact, i, &count);
+    float *a = read_variable(fast, i, &count), *b = read_variable(exact, i, &count);
     for (int64_t e = 0; e < count; e++) {
       most = fmax(most, fabs((double)b[e]));
       off = fmax(off, fabs((double)a[e] - (double)b[e]));
@@ -505,8 +487,8 @@ static void test_errors(void **state) {
   s = open_session(graph, sparse_options[0], NEAP_BUDGET_MAX);
   assert_int_equal(neap_session_rewire(s, 0, NULL), NEAP_INVALID_ARGUMENT);
   int64_t count;
-  const int32_t index = find(s, "conv2.weight.positions");
-  float *p = values_of(s, index, &count);
+  const int32_t index = find_variable(s, "conv2.weight.positions");
+  float *p = read_variable(s, index, &count);
   for (int64_t i = 0; i < count; i++) p[i] = 1;
   char before[65], after[65];
   ASSERT_OK(neap_session_digest(s, before));

@@ -1,10 +1,4 @@
 /* The search for the least memory against exhaustive search, on random steps of all families. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "effort.h"
@@ -13,6 +7,7 @@
 #include "step/lower_bound.h"
 #include "step/simulate.h"
 #include "step_families.h"
+#include "testing.h"
 
 enum { STATES = 50000, WORK = 100000000 };
 

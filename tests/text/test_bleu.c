@@ -1,14 +1,9 @@
 /* BLEU is what sacreBLEU says: bleu_cases.h has its numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <string.h>
 
 #include "bleu_cases.h"
+#include "testing.h"
 
 enum { CASES = sizeof bleu_cases / sizeof *bleu_cases };
 

@@ -1,20 +1,13 @@
 /* Chat templates: conversations are rendered as transformers renders them with the models' own programs
  * (tests/text/chat_cases.json, which python/tests/torch/test_chat_templates.py compares with it), found by
  * their marks and by name; and what no row renders is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "testing.h"
 #include "text/chat_jinja.h"
 #include "text/chat_template.h"
-
-#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
 
 static void assert_says(const char *what) {
   if (strstr(neap_error_message(), what) == NULL) fail_msg("'%s' is not in: %s", what, neap_error_message());

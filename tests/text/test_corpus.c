@@ -1,11 +1,5 @@
 /* Files to train on: what was written by the test's own hand is read, window by window too; every kind of
  * damage is refused with its place. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +7,10 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "testing.h"
 #include "text/parallel_text.h"
 #include "text/text_file.h"
 #include "text/token_file.h"
-
-#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
 
 static char folder[] = "/tmp/neap-corpus-XXXXXX";
 

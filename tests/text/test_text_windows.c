@@ -1,21 +1,14 @@
 /* A text that is read in windows gives what it gives whole in memory: vocabularies, tokens and places of
  * errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "data/sources.h"
+#include "testing.h"
 #include "text/text_file.h"
 #include "text/tokenizer.h"
-
-#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
 
 enum { BYTES = 7 << 20, LENGTH = 64 };
 

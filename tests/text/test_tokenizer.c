@@ -1,21 +1,14 @@
 /* Tokenizers: byte-pair codes are those that a plain re-count of all pairs gives, and a text that was encoded
  * and decoded is the text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/random.h"
 #include "effort.h"
+#include "testing.h"
 #include "text/tokenizer_file.h"
 #include "text/words.h"
-
-#define ASSERT_OK(call) assert_int_equal(call, NEAP_OK)
 
 static const char english[] =
     "First Citizen:\nBefore we proceed any further, hear me speak.\n\n"

@@ -1,11 +1,5 @@
 /* Tokenizers of others: ids and texts are what PyPI's tokenizers 0.23 printed for the same tokenizer.json.
  * python/tests/torch/test_tokenizers.py compares many more where that is installed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +7,9 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "testing.h"
 #include "text/tokenizer_file.h"
 #include "text/tokenizer_import.h"
-
-#define ASSERT_OK(call)                                                                                      \
-  do {                                                                                                       \
-    if ((call) != NEAP_OK) fail_msg("%s: %s", #call, neap_error_message());                                  \
-  } while (0)
 
 static const char byte_level[] =
     "{\"added_tokens\":[{\"id\":15,\"content\":\"<|end|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":"

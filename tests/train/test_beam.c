@@ -1,14 +1,9 @@
 /* Beam search beside a search of everything, and beside the choice of the likeliest token each time. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <string.h>
 
 #include "base/random.h"
+#include "testing.h"
 #include "train/beam.h"
 
 enum { WORDS = 4, END = 2, MOST = 4, WIDEST = 256 }; /* wider than there are hypotheses */

@@ -1,10 +1,4 @@
 /* state.json: what is written is read; any damage and any setting that differs is refused by name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +6,7 @@
 #include <unistd.h>
 
 #include "effort.h"
+#include "testing.h"
 #include "train/checkpoint.h"
 
 static char folder[64], path[96];

@@ -1,11 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 
+#include "testing.h"
 #include "train/learning_rate.h"
 
 enum { STEPS = 1500, EPOCH = 500 };

@@ -1,16 +1,11 @@
 /* The file of metrics: what a line has, and that going on after a stop leaves the file as if there had been
  * none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "testing.h"
 #include "train/metrics.h"
 
 static char path[] = "/tmp/neap-metrics-XXXXXX";

@@ -1,11 +1,5 @@
 /* Training whole: a run that is stopped or killed, at any moment, and resumed is the run that was not, to the
  * last bit; and what cannot be run or resumed is refused with a clear answer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -20,6 +14,7 @@
 #include "base/clock.h"
 #include "effort.h"
 #include "neap.h"
+#include "testing.h"
 
 enum { EPOCH_STEPS = 6, EPOCHS = 3, STEPS = EPOCHS * EPOCH_STEPS };
 

@@ -1,13 +1,8 @@
 /* Parameter counts are the published ones; names and shapes that make no sense are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <string.h>
 
 #include "neap.h"
+#include "testing.h"
 
 static void test_parameter_counts(void **state) {
   (void)state;

@@ -668,9 +668,11 @@ static void test_optimizers(void **state) {
        .clip_norm = 0.05f},
       {.kind = NEAP_SGD, .groups = groups, .group_count = 2},
   };
-  static const struct op_case layers[] = {
-      {"convolution", apply_conv, .dims = {2, 16, 5, 5}, .conv = {.filters = 32, .size = 3, .bias = true}},
-      {"odd convolution", apply_conv, .dims = {2, 3, 5, 5}, .conv = {.filters = 7, .size = 3, .bias = true}},
+  const struct op_case layers[] = {
+      {"convolution", apply_conv, .dims = {2, 16, 5, 5},
+       .options = &(neap_conv_options){.filters = 32, .size = 3, .bias = true}},
+      {"odd convolution", apply_conv, .dims = {2, 3, 5, 5},
+       .options = &(neap_conv_options){.filters = 7, .size = 3, .bias = true}},
   };
   for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
     for (size_t k = 0; k < sizeof layers / sizeof *layers; k++) {

@@ -107,8 +107,8 @@ def _boundary(
     between: set[int] = frozenset(),
 ) -> tuple[Assembly, int]:
     """Returns the step with a node between forward and backward that reads all outputs and makes the tangents, and its position.
-    by_inductor: random calls do not run again, and elementwise results may take the place of an operand. between: inputs that other
-    code may change between both passes."""
+    by_inductor: random calls do not run again, and elementwise results may take the place of an operand. between: inputs and outputs
+    that other code may change between both passes."""
     a = _Assembler(graph, costs, by_inductor)
     a.declare()
     for view in tangents:
@@ -161,17 +161,19 @@ def _read_again(call: Call) -> list[int]:
     return [x.tensor for x in leaves if isinstance(x, View)]
 
 
-def _changeable(graph: Graph, parameters: set[int]) -> set[int]:
-    """Returns the inputs that code behind a graph break may change before the backward pass runs: all but parameters, and but those that
-    the backward pass reads in any case, since autograd refuses a change of these. parameters: positions among the inputs of the traced
-    program."""
+def _changeable(graph: Graph, outputs: list[Any], parameters: set[int]) -> set[int]:
+    """Returns the inputs and outputs that code behind a graph break may change before the backward pass runs: all but parameters, and but
+    those that the backward pass reads in any case, since autograd refuses a change of these. outputs: of the forward pass. parameters:
+    positions among the inputs of the traced program."""
     kept = {t for call in graph.calls if call.backward for t in _read_again(call)}
     nodes = [n for n in graph.module.graph.nodes if n.op == "placeholder"]
-    return {
+    inputs = {
         v.tensor
         for i, (n, v) in enumerate(zip(nodes, graph.inputs, strict=True))
         if v is not None and not is_tangent(n) and _position(n, i) not in parameters
-    } - kept
+    }
+    made = {t for call in graph.calls for t in call.makes}
+    return (inputs | made & {v.tensor for v in outputs if isinstance(v, View)}) - kept
 
 
 def _position(node: Node, position: int) -> int:
@@ -401,7 +403,7 @@ def _partition(
     forward_outputs, gradients = graph.outputs[:count], graph.outputs[count:]
     tangents = [v for n, v in zip(placeholders, graph.inputs, strict=True) if is_tangent(n) and v is not None]
     mark_passes(graph, [*(v.tensor for v in forward_outputs if isinstance(v, View)), *_drawn(graph, tangents)])
-    between = _changeable(graph, parameters) if parameters is not None else set()
+    between = _changeable(graph, forward_outputs, parameters) if parameters is not None else set()
     serving = _serving(graph, passes, between, strict)
     cache = measure.Cache()
     try:

@@ -285,7 +285,7 @@ class Serving:
     skeleton: str
     sizes: list[int]  # of the joint graph's storages
     costs: list[measure.Cost]
-    between: set[int]  # inputs that other code may change between both passes: what reads them is not repeated
+    between: set[int]  # what other code may change between both passes: calls that read it are not repeated
     plan: planner.Plan
 
 
@@ -321,14 +321,10 @@ class ByShape:
         self.lock = threading.RLock()
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         # PyTorch passes a float as a tensor, which the graph reads with item(). The graph of a shape has the number itself.
-        self.numbers = [
-            (n.name, placeholders.index(n.args[0]))
-            for n in module.graph.nodes
-            if n.op == "call_method" and n.target == "item" and n.args[0] in placeholders
-        ]
+        self.numbers = list(dict.fromkeys(_numbers_read(module, {n: i for i, n in enumerate(placeholders)})))
 
     def __call__(self, *args: Any) -> Any:
-        values = {name: args[i].item() for name, i in self.numbers}
+        values = {node: args[i].item() for node, i in self.numbers}
         tensors = [x for x in args if isinstance(x, torch.Tensor)]
         integers = tuple(x for x in args if isinstance(x, int))
         shapes = [self.shapes.setdefault(t.shape, tuple(t.shape)) for t in tensors]
@@ -352,7 +348,7 @@ class ByShape:
         return passes.start(number, args)
 
     def _find(
-        self, args: Sequence[Any], values: dict[str, Any], place: Place, signature: Any, alone: bool
+        self, args: Sequence[Any], values: dict[tuple[str, str], Any], place: Place, signature: Any, alone: bool
     ) -> tuple[Passes, int]:
         """alone: no tensors share memory, and none is a subclass; AOTAutograd treats those by their sizes and places."""
         group = self.groups.setdefault(signature, Group(signature))
@@ -404,15 +400,46 @@ def _extent(t: torch.Tensor) -> int:
     return (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))) * t.element_size()
 
 
-def _with_numbers(module: GraphModule, values: dict[str, Any]) -> GraphModule:
-    """Returns a copy of a graph with numbers in place of nodes."""
+def _numbers_read(
+    module: GraphModule, places: dict[Node, int], path: str = ""
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yields ((path of the graph, node that reads a number), place of the argument) of a graph and of those that it calls, such as
+    the body of a checkpoint. places: of the arguments among the graph's nodes."""
+    bodies = [n.args[0].target for n in module.graph.nodes if _body(module, n) is not None]
+    for node in module.graph.nodes:
+        if node.op == "call_method" and node.target == "item" and node.args[0] in places:
+            yield (path, node.name), places[node.args[0]]
+        body = _body(module, node)
+        if body is None or bodies.count(node.args[0].target) > 1:
+            continue
+        taken = [n for n in body.graph.nodes if n.op == "placeholder"]
+        if len(taken) == len(node.args) - 1:
+            inner = {
+                own: places[n]
+                for own, n in zip(taken, node.args[1:], strict=True)
+                if isinstance(n, Node) and n in places
+            }
+            yield from _numbers_read(body, inner, f"{path}.{node.args[0].target}".lstrip("."))
+
+
+def _body(module: GraphModule, node: Node) -> GraphModule | None:
+    """Returns the graph that a node calls with its other operands; None: it calls no graph."""
+    first = node.args[0] if node.op == "call_function" and node.args else None
+    body = getattr(module, first.target, None) if isinstance(first, Node) and first.op == "get_attr" else None
+    return body if isinstance(body, GraphModule) else None
+
+
+def _with_numbers(module: GraphModule, values: dict[tuple[str, str], Any]) -> GraphModule:
+    """Returns a copy of a graph with numbers in place of nodes. values: by path of a graph in it, and name of the node."""
     new = copy.deepcopy(module)
-    for node in list(new.graph.nodes):
-        if node.name in values:
-            for user in list(node.users):
-                user.args, user.kwargs = torch.fx.node.map_arg(
-                    (user.args, user.kwargs), lambda n, node=node: values[node.name] if n is node else n
-                )
-            new.graph.erase_node(node)
+    for (path, name), value in values.items():
+        graph = new.get_submodule(path)
+        node = next(n for n in graph.graph.nodes if n.name == name)
+        for user in list(node.users):
+            user.args, user.kwargs = torch.fx.node.map_arg(
+                (user.args, user.kwargs), lambda n, node=node, value=value: value if n is node else n
+            )
+        graph.graph.erase_node(node)
+        graph.recompile()
     new.recompile()
     return new

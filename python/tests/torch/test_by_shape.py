@@ -12,6 +12,7 @@ import torch
 from test_batches import encoder, mean_of, of_length
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import neap.torch
 from neap.torch.backend import neap_backend
@@ -33,6 +34,37 @@ def test_the_backend_takes_shapes_that_change(dynamic):
             o.zero_grad()
         assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
     torch._dynamo.reset()
+
+
+class Checkpointed(nn.Module):
+    """Scales by a number of its own inside a checkpoint in a checkpoint. Dynamo itself fails where both read one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale, self.shift, self.rate = nn.Linear(8, 8), 0.5, 0.1, 2.0
+
+    def forward(self, x):
+        def part(x):
+            return checkpoint(lambda y: self.layer(y) * self.scale, x, use_reentrant=False).tanh() + self.shift
+
+        return checkpoint(part, x, use_reentrant=False) * self.rate
+
+
+def test_numbers_inside_a_checkpoint():
+    """A float of a module is a tensor that the checkpoint's body reads; it is another one in the last two steps."""
+    results = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Checkpointed()
+        run = torch.compile(model, backend=neap_backend, dynamic=True) if compiled else model
+        found = []
+        for rows, model.scale, model.shift in ((4, 0.5, 0.1), (6, 0.5, 0.1), (6, 0.25, 0.1), (4, 0.25, -0.3)):
+            loss = run(torch.ones(rows, 8)).square().sum()
+            loss.backward()
+            found += [loss.detach(), *(p.grad.clone() for p in model.parameters())]
+        results.append(found)
+    assert all(map(torch.equal, *results))
 
 
 class Unread(nn.Module):

@@ -2,8 +2,10 @@
 //
 // PyTorch asks one allocator for every CPU tensor, scratch included. While a planned call runs on a thread, its
 // allocations get what the plan says: the k-th of the call, where it is an output, its address in the arena; all
-// others places in the call's scratch, first fit. What does not match the plan comes from the allocator that was
-// there before, and is counted. Threads that run no planned call are not touched.
+// others places in the call's scratch, first fit. A call may allocate in another order than the plan's, since a smaller
+// batch takes another path through a kernel: what has no room in the scratch gets the place of an output that is not
+// allocated yet. What finds no place comes from the allocator that was there before, and is counted. Threads that run no
+// planned call are not touched.
 //
 // Compiled on the user's machine against the PyTorch that is there: c10 has no stable ABI.
 #include <c10/core/Allocator.h>
@@ -86,6 +88,7 @@ Arena *arena_of(uint64_t address) {
 struct Output {
   int64_t index; // which allocation of the call
   uint64_t address, bytes; // address 0: it stays beyond the step, and comes from the heap
+  uint64_t room;           // bytes at the address: more than `bytes` where the plan is for a larger shape
 };
 
 struct Program {
@@ -103,7 +106,8 @@ enum Mode { OFF, PLANNED, RECORDING };
 struct Running {
   Mode mode = OFF;
   Program *program = nullptr;
-  int64_t position = 0, index = 0, next = 0, given = 0;
+  int64_t position = 0, index = 0, given = 0;
+  std::vector<bool> taken; // outputs of the call whose places were given
   Scratch scratch;
   int64_t unplanned = 0; // allocations of this call that got no planned address
   uint64_t unplanned_bytes = 0;
@@ -126,27 +130,42 @@ struct Inside {
   ~Inside() { inside--; }
 };
 
-// The planned address of this thread's next allocation; 0: it has none. `*heap`: planned, but to come from the heap.
+// The address of output `i` of the running call, which is taken for `bytes` from now on.
+uint64_t take_output(Running &r, size_t i, uint64_t bytes) {
+  const Program &p = *r.program;
+  const Output &output = p.outputs[static_cast<size_t>(p.start[static_cast<size_t>(r.position)]) + i];
+  r.taken[i] = true;
+  if (output.address == 0) return 0;
+  const uint64_t top = output.address + bytes - p.base;
+  if (top > r.program->high) r.program->high = top;
+  return output.address;
+}
+
+// The address of this thread's next allocation inside the plan; 0: it has none. `*heap`: planned, but to come from the heap.
 uint64_t place(Running &r, uint64_t bytes, bool *heap) {
   const Program &p = *r.program;
-  const int64_t index = r.index++, end = p.start[static_cast<size_t>(r.position) + 1];
-  if (r.next < end && p.outputs[static_cast<size_t>(r.next)].index == index) {
-    const Output &output = p.outputs[static_cast<size_t>(r.next)];
-    if (output.bytes == aligned(bytes)) {
-      r.next++, r.given++;
-      if ((*heap = output.address == 0)) return 0;
-      const uint64_t top = output.address + output.bytes - p.base;
-      if (top > r.program->high) r.program->high = top;
-      return output.address;
-    }
-    return 0;
-  }
   const size_t at = static_cast<size_t>(r.position);
-  const uint64_t offset = r.scratch.take(aligned(bytes), p.scratch_bytes[at]);
-  if (offset == UINT64_MAX) return 0;
-  const uint64_t top = p.scratch_address[at] + offset + aligned(bytes) - p.base;
-  if (top > r.program->high) r.program->high = top;
-  return p.scratch_address[at] + offset;
+  const Output *outputs = p.outputs.data() + p.start[at];
+  const int64_t index = r.index++;
+  bytes = aligned(bytes);
+  for (size_t i = 0; i < r.taken.size(); i++)
+    if (outputs[i].index == index && outputs[i].bytes <= bytes && bytes <= outputs[i].room && !r.taken[i]) {
+      r.given++;
+      *heap = outputs[i].address == 0;
+      return take_output(r, i, bytes);
+    }
+  const uint64_t offset = r.scratch.take(bytes, p.scratch_bytes[at]);
+  if (offset != UINT64_MAX) {
+    const uint64_t top = p.scratch_address[at] + offset + bytes - p.base;
+    if (top > r.program->high) r.program->high = top;
+    return p.scratch_address[at] + offset;
+  }
+  size_t best = r.taken.size();
+  for (size_t i = 0; i < r.taken.size(); i++)
+    if (!r.taken[i] && outputs[i].address != 0 && outputs[i].room >= bytes &&
+        (best == r.taken.size() || outputs[i].room < outputs[best].room))
+      best = i;
+  return best < r.taken.size() ? take_output(r, best, bytes) : 0;
 }
 
 void give_back(void *data) {
@@ -225,12 +244,12 @@ void neap_steer_arena_free(int64_t slot) { arenas[slot].low = 0, arenas[slot].hi
 
 // A program of `positions` calls over an arena. Arrays as in struct Program; copied. NULL where memory is out.
 void *neap_steer_program(int64_t positions, const int64_t *start, const int64_t *index, const uint64_t *address,
-                         const uint64_t *bytes, const uint64_t *scratch_address, const uint64_t *scratch_bytes,
+                         const uint64_t *bytes, const uint64_t *room, const uint64_t *scratch_address, const uint64_t *scratch_bytes,
                          int64_t slot) {
   auto *p = new (std::nothrow) Program;
   if (p == nullptr) return nullptr;
   p->start.assign(start, start + positions + 1);
-  for (int64_t i = 0; i < start[positions]; i++) p->outputs.push_back({index[i], address[i], bytes[i]});
+  for (int64_t i = 0; i < start[positions]; i++) p->outputs.push_back({index[i], address[i], bytes[i], room[i]});
   p->scratch_address.assign(scratch_address, scratch_address + positions);
   p->scratch_bytes.assign(scratch_bytes, scratch_bytes + positions);
   p->arena = &arenas[slot], p->base = arenas[slot].low;
@@ -246,13 +265,14 @@ void neap_steer_begin(void *program, int64_t position) {
   r.program = static_cast<Program *>(program);
   r.position = position;
   r.index = 0, r.given = 0, r.unplanned = 0, r.unplanned_bytes = 0;
-  r.next = r.program->start[static_cast<size_t>(position)];
+  const int64_t *start = r.program->start.data() + position;
+  r.taken.assign(static_cast<size_t>(start[1] - start[0]), false);
   r.scratch.live.clear(), r.scratch.high = 0;
   r.mode = PLANNED;
 }
 
 // The call is done, and its results are still held. 0: every allocation had its planned address. Else bits: 1 an allocation
-// had none; 2 an output was not allocated; 4 something of its scratch is held: a result may lie there.
+// had none; 2 an output was not allocated as planned; 4 something of its scratch is held: a result may lie there.
 int neap_steer_check() {
   const Running &r = running;
   const size_t at = static_cast<size_t>(r.position);

@@ -64,7 +64,7 @@ def _load() -> ctypes.PyDLL:
         ("neap_steer_arena", integer, [size, size]),
         ("neap_steer_arena_outstanding", integer, [integer]),
         ("neap_steer_arena_free", None, [integer]),
-        ("neap_steer_program", pointer, [integer, *[pointer] * 6, integer]),
+        ("neap_steer_program", pointer, [integer, *[pointer] * 7, integer]),
         ("neap_steer_program_free", None, [pointer]),
         ("neap_steer_begin", None, [pointer, integer]),
         ("neap_steer_check", ctypes.c_int, []),

@@ -84,6 +84,10 @@ class Arena:
             self._close()
             self._close = None
 
+    def holds(self, t: torch.Tensor) -> bool:
+        """Returns whether a tensor lies in the arena."""
+        return self.address <= t.untyped_storage().data_ptr() < self.address + self.reserved
+
     def tensor(self, offset: int, size: int, view: View) -> torch.Tensor:
         """Returns a view of a storage of `size` bytes at `offset`."""
         storage = torch._C._construct_storage_from_data_pointer(self.address + offset, torch.device("cpu"), size)

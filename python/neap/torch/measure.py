@@ -29,7 +29,7 @@ SECONDS_A_CALL = 5e-6
 
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # after this time, a call does not run again
-CACHE_FILE = "torch-4.sqlite"  # the number changes with the format
+CACHE_FILE = "torch-5.sqlite"  # the number changes with the format
 
 
 @dataclasses.dataclass
@@ -80,6 +80,11 @@ def key_of(target: Any, args: Any, kwargs: Any) -> str:
 
 def call_key(call: Call) -> str:
     return key_of(call.target, call.args, call.kwargs)
+
+
+def is_pytorchs(call: Call) -> bool:
+    """Returns whether the call's operator is PyTorch's own, and so the same in each process."""
+    return getattr(call.target, "namespace", "aten") in ("aten", "prims")
 
 
 def machine(device: str, threads: int) -> str:
@@ -158,6 +163,11 @@ def _extent(view: View) -> int:
 def _lie_alike(stride: Sequence[int], view: View) -> bool:
     """Returns whether strides give each element the place that it has in the view. Dimensions of one element do not count."""
     return 0 in view.size or all(n == 1 or a == b for n, a, b in zip(view.size, stride, view.stride, strict=True))
+
+
+def aligned(bytes: int) -> int:
+    """Returns the bytes that an allocation takes."""
+    return (bytes + 63) // 64 * 64
 
 
 def stand_in(view: View, device: torch.device) -> torch.Tensor:
@@ -317,7 +327,7 @@ class _Measurer:
                     continue
                 real.append((position, list(tensor.shape), list(tensor.stride()), str(tensor.dtype)[6:]))
                 found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
-                if tensor.untyped_storage().nbytes() > _extent(view) * view.dtype.itemsize + 64:
+                if aligned(tensor.untyped_storage().nbytes()) > aligned(_extent(view) * view.dtype.itemsize):
                     large.add(view.tensor)
             addresses.extend(found.get(t, 0) for t in call.makes)
             copied.update(i for i, t in enumerate(call.makes) if t in large)
@@ -388,15 +398,16 @@ def measure(
     crooked: list[int] | None = None,
     strict: bool = False,
 ) -> list[Cost]:
-    """Returns the cost of each call of the graph on this machine; runs the calls that the cache does not have. like: a graph of the
-    same skeleton and its costs, which give the seconds in proportion to bytes; calls then run for their allocations only.
-    crooked: receives the numbers of calls for which fake tensors are wrong. strict: as _Measurer."""
+    """Returns the cost of each call of the graph on this machine. Runs the calls that the cache does not have, and operators of other
+    libraries, whose code may have changed. like: a graph of the same skeleton and its costs, which give the seconds in proportion to
+    bytes; calls then run for their allocations only. crooked: receives the numbers of calls for which fake tensors are wrong.
+    strict: as _Measurer."""
     devices = {s.device for s in graph.storages if s.bytes > 0}
     device = next((d for d in devices if d.type != "cpu"), torch.device("cpu"))
     where = machine(str(device), torch.get_num_threads())
     known = cache.costs(where)
     fresh: dict[str, Cost] = {}
-    scaled: dict[str, Cost] = {}
+    scaled: dict[str, Cost] = {}  # for this graph alone
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls this with fake tensors on
     with real, _forked_draws(device), below_autograd(), heap_counted(device) as heap:
@@ -410,7 +421,8 @@ def measure(
                 cost = scaled[key] = measurer.cost(call, 1)
                 cost.seconds = old.seconds * ratio
             elif cost is None:
-                cost = fresh[key] = measurer.cost(call)
+                kept = fresh if is_pytorchs(call) else scaled
+                cost = kept[key] = measurer.cost(call)
             if measurer.correct(call, cost) and crooked is not None:
                 crooked.append(number)
             costs.append(cost)

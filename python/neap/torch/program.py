@@ -16,7 +16,7 @@ from . import allocator
 from .arena import Arena
 from .assemble import Assembly, Work
 from .graph import Given, Graph, View
-from .measure import result_tensors
+from .measure import aligned, result_tensors
 
 # (work) -> the views that an update or an accumulation takes: the gradient and, if it has one, its scale.
 Taken = Callable[[Work], list[View]]
@@ -161,17 +161,19 @@ class ArenaProgram(Program):
         now: dict[int, int] = {}
         self.reads: list[dict[int, int]] = []  # position -> step tensor -> offset
         self.makes: list[dict[int, int]] = []
+        self.rooms: list[dict[int, int]] = []  # position -> step tensor that it makes -> bytes there
         self.scratch: list[tuple[int, int]] = []
         for position, node in enumerate(self.order):
             work = self.assembly.works[node]
             self.reads.append({t: now[t] for t in work.inputs if t in now})
-            made, scratch = {}, (0, 0)
+            made, rooms, scratch = {}, {}, (0, 0)
             for i in by_position[position]:
                 if tensors[i] < 0:
                     scratch = (offsets[i], sizes[i])
                 else:
-                    made[tensors[i]] = offsets[i]
+                    made[tensors[i]], rooms[tensors[i]] = offsets[i], sizes[i]
             self.makes.append(made)
+            self.rooms.append(rooms)
             self.scratch.append(scratch)
             now.update(made)
 
@@ -187,7 +189,7 @@ class ArenaProgram(Program):
                 memo[key] = self.arena.tensor(offset, size, view)
             return memo[key]
 
-        start, index, address, size = [0], [], [], []
+        start, index, address, size, room = [0], [], [], [], []
         scratch_address, scratch_size = [], []
         self.rows: list[Row] = []
         later: list[tuple[Row, tuple[list[int], list[int]]]] = []
@@ -196,7 +198,7 @@ class ArenaProgram(Program):
             work = self.assembly.works[node]
             row = Row(position, node, work)
             reads, makes = self.reads[position], self.makes[position]
-            outputs: list[tuple[int, int, int]] = []
+            outputs: list[tuple[int, int, int, int]] = []
             if work.kind == "call":
                 call = graph.calls[work.index]
                 changed = {old: new for old, new in call.changes if new in of}
@@ -245,7 +247,7 @@ class ArenaProgram(Program):
                         row.apart.append((where, value(call.results[where], makes)))
                         continue
                     if n > 0:
-                        outputs.append((number, base + makes[of[t]], (n + 63) // 64 * 64))
+                        outputs.append((number, base + makes[of[t]], aligned(n), aligned(self.rooms[position][of[t]])))
                     row.outputs.append((where, call.results[where]))
             elif work.kind == "state":
                 generator = self.generator(work)
@@ -273,8 +275,8 @@ class ArenaProgram(Program):
                 if node in self.first_kept:
                     later.append((row, self.first_kept[node]))
             outputs.sort()
-            for number, where, n in outputs:
-                index.append(number), address.append(where), size.append(n)
+            for number, where, n, most in outputs:
+                index.append(number), address.append(where), size.append(n), room.append(most)
             start.append(len(index))
             scratch_address.append(base + self.scratch[position][0])
             scratch_size.append(self.scratch[position][1])
@@ -283,12 +285,14 @@ class ArenaProgram(Program):
         for row, (kept, sizes) in later:  # the step that makes an optimizer's states, which are on the heap
             self.first_rows[row.number] = len(scratch_address)
             for number, n in zip(kept, sizes, strict=True):
-                index.append(number), address.append(0), size.append((n + 63) // 64 * 64)
+                index.append(number), address.append(0), size.append(aligned(n)), room.append(aligned(n))
             start.append(len(index))
             scratch_address.append(scratch_address[row.number])
             scratch_size.append(scratch_size[row.number])
         self.value = value
-        arrays = [np.array(x, dtype=np.uint64) for x in (start, index, address, size, scratch_address, scratch_size)]
+        arrays = [
+            np.array(x, dtype=np.uint64) for x in (start, index, address, size, room, scratch_address, scratch_size)
+        ]
         pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in arrays]
         self.handle = ctypes.c_void_p(self.library.neap_steer_program(len(scratch_address), *pointers, self.arena.slot))
         if not self.handle:
@@ -341,7 +345,7 @@ class ArenaProgram(Program):
                     self._compare(row, result)
                 status = held_now()
                 if status:
-                    self._repair(row, result, status)
+                    self._repair(row, result)
                 for where, own in row.apart:
                     own.copy_(result_tensors(result)[where])
             finally:
@@ -377,17 +381,32 @@ class ArenaProgram(Program):
     def _resident_bytes(self, tensor: int) -> torch.Tensor:
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
 
-    def _repair(self, row: Row, result: Any, status: int) -> None:
-        """Copies results that are not at their planned addresses there, and records the call and its unplanned bytes."""
+    def _repair(self, row: Row, result: Any) -> None:
+        """Copies results that are not at their planned addresses there, and records the bytes that the call took outside the
+        arena."""
         tensors = result_tensors(result)
+        moved = []
+        extra = self.library.neap_steer_unplanned_bytes()
         for position, view in row.outputs:
-            planned = self.value(view, self.makes[row.number])
-            if tensors[position] is not None and tensors[position].data_ptr() != planned.data_ptr():
-                planned.copy_(tensors[position])
-                status |= 2
-        if status & 3:
+            planned, tensor = self.value(view, self.makes[row.number]), tensors[position]
+            if tensor is not None and tensor.data_ptr() != planned.data_ptr():
+                moved.append((planned, tensor))
+                if not self.arena.holds(tensor):  # another thread of the kernel allocated it
+                    extra = max(extra, tensor.untyped_storage().nbytes())
+        while moved:  # those first whose places no other result lies in
+            free = [
+                (to, own) for to, own in moved if not any(_meet(to, other) for _, other in moved if other is not own)
+            ]
+            if not free:  # they lie in each other's places
+                to, own = moved.pop()
+                extra = max(extra, own.untyped_storage().nbytes())
+                moved.append((to, _outside(own)))
+            for to, own in free:
+                to.copy_(own)
+            moved = [(to, own) for to, own in moved if not any(own is done for _, done in free)]
+        if extra > 0:
             self.enforced = False
-            name, extra = row.work.operator, self.library.neap_steer_unplanned_bytes()
+            name = row.work.operator
             self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
             self.unplanned_bytes = max(self.unplanned_bytes, extra)
 
@@ -406,6 +425,18 @@ def mapped(f: Callable[[Any], Any], x: Any) -> Any:
     if isinstance(x, dict):
         return {key: mapped(f, y) for key, y in x.items()}
     return x
+
+
+def _outside(t: torch.Tensor) -> torch.Tensor:
+    """Returns a copy of a tensor, with its layout, in memory that is not PyTorch's allocator's."""
+    held = torch.from_numpy(np.empty(t.untyped_storage().nbytes(), dtype=np.uint8)).copy_(_bytes_of(t))
+    return torch.empty(0, dtype=t.dtype).set_(held.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+
+
+def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Returns whether the storages of two tensors have bytes in common."""
+    a, b = a.untyped_storage(), b.untyped_storage()
+    return a.data_ptr() < b.data_ptr() + b.nbytes() and b.data_ptr() < a.data_ptr() + a.nbytes()
 
 
 def _whole(tensor: int) -> View:

@@ -399,6 +399,61 @@ def test_plans_of_larger_shapes_serve_smaller_ones():
     assert [len(steps.plans) for kind in step.kinds.values() for steps in kind.steps.values()] == [1]
 
 
+@torch.library.custom_op("neap_test::in_another_order", mutates_args=())
+def in_another_order(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns x, -x and 2 x. A small x takes another path: it makes them in another order, with more or fewer temporaries."""
+    rows = x.shape[0]
+    if rows > 4:
+        between = x.neg()
+        first, second = between.neg(), x.neg()
+        del between
+        return first, second, x + x
+    if rows == 4:  # each result but the first takes the place of the one before it
+        return x.clone(), x.neg(), x + x
+    if rows == 3:  # the first two lie in each other's places
+        third, second = x + x, x.neg()
+        return x.clone(), second, third
+    between = [x.clone(), x.neg()]
+    third = x + x
+    return x.clone(), between[1].clone(), third
+
+
+@in_another_order.register_fake
+def _(x):
+    return torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+
+
+in_another_order.register_autograd(lambda ctx, a, b, c: a - b + 2 * c)
+
+
+def test_a_smaller_shape_whose_kernel_allocates_in_another_order():
+    """Its allocations find room among the places that the plan has for the call. Results that lie in each other's places are changed
+    over outside the plan, which is told; the shape then gets a plan of its own."""
+    model = nn.Linear(40, 40)
+
+    def loss_fn(model, x):
+        first, second, third = in_another_order(torch.tanh(model(x)))
+        return (first.sin() + second.cos() * 2 + third.sin() * 3).square().mean()
+
+    eager = copy.deepcopy(model)
+    step = neap.torch.compile_step(model, loss_fn, helpers.sgd(model.parameters()), budget="max")
+    other = helpers.sgd(eager.parameters())
+    step.prepare(torch.randn(8, 40))
+    told = []
+    for rows in (8, 4, 2, 8, 3, 3, 8):
+        x = torch.randn(rows, 40)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step(x)
+        told += [rows for w in caught if "outside the plan" in str(w.message)]
+        other.zero_grad()
+        loss_fn(eager, x).backward()
+        other.step()
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), eager.parameters(), strict=True)), rows
+        assert step.memory.enforced or rows in told
+    assert told == [3]
+
+
 class Loop(nn.Module):
     """A loop over time: each length has other calls."""
 

@@ -23,7 +23,7 @@ from .assemble import Assembly, Work, _Assembler, generator_state_bytes
 from .by_shape import ByShape, Passes, Serving, interpreted, keeping_buffers, mark
 from .captured import REPLAN, least_serving
 from .family import numbers_of
-from .graph import REPEATED, Call, Graph, View, build_graph, mark_passes, unread
+from .graph import REPEATED, Call, CannotTrace, Graph, View, build_graph, mark_passes, unread
 from .measure import Cost
 from .memory import Memory
 from .plans import cached_plan
@@ -571,6 +571,12 @@ def _compiled(
                 )
         except _Crooked:
             passes.serves_others = False
+        except AssertionError as error:
+            if "Encountered a set_ on a graph input" not in str(error):
+                raise
+            raise CannotTrace(
+                "the model sets a tensor's .data, which AOTAutograd cannot capture; change it in place (copy_, mul_)"
+            ) from error
         except measure.FakeIsWrong as wrong:
             # AOTAutograd traces the graph again, with what the operators really give.
             if strict and wrong.key in known_results:

@@ -170,10 +170,13 @@ def aligned(bytes: int) -> int:
     return (bytes + 63) // 64 * 64
 
 
-def stand_in(view: View, device: torch.device) -> torch.Tensor:
-    """Returns a tensor with the view's layout and harmless content."""
+def stand_in(view: View, device: torch.device, mask: bool = True) -> torch.Tensor:
+    """Returns a tensor with the view's layout and harmless content. mask: fills booleans; of a mask that selects all elements, calls
+    allocate the most."""
     base = torch.empty(_extent(view), dtype=view.dtype, device=device)
-    base.fill_(0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0)
+    base.fill_(
+        mask if view.dtype == torch.bool else 0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0
+    )
     return base.as_strided(view.size, view.stride)
 
 
@@ -308,7 +311,7 @@ class _Measurer:
             for view, tensor in zip(maker.results, result_tensors(self._run(maker)()), strict=False):
                 if view is not None and view.tensor == x.tensor:
                     return tensor
-        return stand_in(x, self.graph.storage_of(x.tensor).device)
+        return stand_in(x, self.graph.storage_of(x.tensor).device, not self.own_integers)
 
     def _run(self, call: Call) -> Callable[[], Any]:
         args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
@@ -347,7 +350,8 @@ class _Measurer:
         return cost
 
     def _with_own_integers(self, call: Call, made: Callable[[Any], list[int]], runs: int) -> Cost:
-        """As cost, for a call that fails with other integers: runs it with those of the calls that make them (pivots, indices)."""
+        """As cost, for a call that fails with other integers: runs it with those of the calls that make them (pivots, indices), and with
+        masks that select nothing (a masked_scatter from few elements)."""
         self.own_integers = True
         try:
             return measured(self._run(call), self.device, self.heap, made, runs)

@@ -8,6 +8,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy
 import torch
@@ -500,12 +501,28 @@ def _lie(t: torch.Tensor) -> tuple[Any, ...]:
     return tuple(t.shape), tuple(t.stride()), t.untyped_storage().nbytes()
 
 
+class _Unseeded:
+    """PyTorch's generator of the CPU. Refuses to set its state: a captured step would not do so."""
+
+    def __init__(self, generator: torch.Generator):
+        self.generator = generator
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("manual_seed", "seed", "set_state"):
+            raise CannotTrace(
+                "loss_fn sets torch's seed or its random state (torch.manual_seed, fork_rng), which a captured step cannot repeat: do it "
+                "before the step, or draw there and pass the result to loss_fn as a tensor"
+            )
+        return getattr(self.generator, name)
+
+
 @contextlib.contextmanager
 def _drawn_alone() -> Iterator[None]:
-    """Refuses draws from the random numbers of Python or NumPy: a captured step would repeat them."""
+    """Refuses draws from the random numbers of Python or NumPy, which a captured step would repeat, and new seeds of PyTorch's."""
     before, before_numpy = random.getstate(), numpy.random.get_state()
     try:
-        yield
+        with mock.patch.object(torch.random, "default_generator", _Unseeded(torch.default_generator)):
+            yield
         now = numpy.random.get_state()
         moved = "Python's random" if random.getstate() != before else None
         if any(not numpy.array_equal(a, b) for a, b in zip(before_numpy, now, strict=True)):

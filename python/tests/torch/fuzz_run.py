@@ -324,9 +324,11 @@ def _check_memory(memory: Any, notes: dict[str, Any]) -> None:
     notes["recomputed"] = max(notes.get("recomputed", 0), memory.recomputed)
 
 
-def _compiled(scope: dict[str, Any], backend: Any, options: dict[str, Any] | None) -> Trained:
+def _compiled(
+    scope: dict[str, Any], backend: Any, options: dict[str, Any] | None, zeros: list[list[str]] | None = None
+) -> Trained:
     torch._dynamo.reset()
-    run = Trained(scope, compiled=True)
+    run = Trained(scope, True, zeros)
     model, loss_fn = run.model, scope["loss_fn"]
     dynamic = backend == "neap" and bool(run.settings["lengths"] and run.settings["more"])
     how = {"backend": backend, "options": options, "dynamic": dynamic}
@@ -358,6 +360,8 @@ def _by_backend(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) ->
     try:
         got = _by_neap(scope, notes)
     except Exception as error:
+        if type(getattr(error, "inner_exception", error)).__name__ == "CannotTrace":
+            raise RefusedByName(_refusal(getattr(error, "inner_exception", error))) from error
         try:
             _compiled(scope, "aot_eager", None)
         except Exception as other:
@@ -376,7 +380,7 @@ def _by_backend(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) ->
     apart = ""
     for reference in ("aot_eager", "aot_eager_default_partitioner"):
         try:
-            other = _compiled(scope, reference, None)
+            other = _compiled(scope, reference, None, got.zero)
         except Exception as error:
             raise Fault(f"{reference} fails", f"{type(error).__name__}: {error}; neap: {text}") from error
         apart = _differs(got.record, other.record)

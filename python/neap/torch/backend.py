@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 import neap as planner
 from neap._budget import parse as parse_budget
 
-from . import measure
+from . import eager_formulas, measure
 from .assemble import Assembly, Work, _Assembler, generator_state_bytes
 from .by_shape import ByShape, Passes, Serving, interpreted, keeping_buffers, mark
 from .captured import REPLAN, least_serving
@@ -505,6 +505,8 @@ def neap_backend(
     if session is None or session.options is not options:
         session = _sessions[id(options)] = Session(options)
     _last = session
+    if not session.options.get("inductor"):
+        eager_formulas.place(gm)
     inputs = frozenset(n.name for n in gm.graph.nodes if n.op == "placeholder")
     if any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in example_inputs):
         inductor = bool(session.options.get("inductor"))

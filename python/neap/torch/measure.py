@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from . import allocator
+from . import allocator, eager_formulas
 from .graph import Call, CannotTrace, Graph, View, user_line
 
 aten = torch.ops.aten
@@ -49,11 +49,20 @@ class Cost:
     real: list[tuple[int, list[int], list[int], str]] = dataclasses.field(default_factory=list)
 
 
-# Calls whose allocations depend on the values of integers: the arguments whose stand-ins are ones, which give the most bytes. A
-# bag of size 0 has no gradient.
-ONES: dict[Any, tuple[int, ...]] = {
-    aten._embedding_bag_backward.default: (4,),
-    aten._embedding_bag_dense_backward.default: (3,),
+def _one(x: torch.Tensor) -> None:
+    x.fill_(1)  # a bag of size 0 has no gradient
+
+
+def _one_zero(x: torch.Tensor) -> None:
+    if x.numel() > 0:
+        x[(0,) * x.dim()] = 0  # of products, for whose gradients eager then takes the longest way
+
+
+# Calls whose allocations depend on values: argument -> what makes them allocate the most, of its stand-in.
+CONTENT: dict[Any, dict[int, Callable[[torch.Tensor], None]]] = {
+    aten._embedding_bag_backward.default: {4: _one},
+    aten._embedding_bag_dense_backward.default: {3: _one},
+    eager_formulas.eager_gradients._opoverload: {1: _one_zero},
 }
 
 
@@ -315,8 +324,9 @@ class _Measurer:
 
     def _run(self, call: Call) -> Callable[[], Any]:
         args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
-        for i in ONES.get(call.target, ()):
-            args[i].fill_(1)
+        for i, fill in CONTENT.get(call.target, {}).items():
+            for x in pytree.tree_leaves(args[i]):
+                fill(x)
         return lambda: call.target(*args, **kwargs)
 
     def cost(self, call: Call, runs: int = TIMED_RUNS) -> Cost:

@@ -19,7 +19,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from . import measure
+from . import eager_formulas, measure
 from .batch import Structure, Sum
 from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, unread_by, user_line
 from .head import chunked_head
@@ -223,7 +223,7 @@ _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
 class _Watch(torch.overrides.TorchFunctionMode):
-    """Refuses changes of a tensor that no operator of a trace shows."""
+    """Refuses changes of a tensor that no operator of a trace shows, and has functions run by eager's formulas."""
 
     def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]]):
         super().__init__()
@@ -242,7 +242,8 @@ class _Watch(torch.overrides.TorchFunctionMode):
             raise CannotTrace(
                 "loss_fn sets a tensor's .data, which a captured step cannot repeat; change it in place (copy_, mul_), or use the new tensor"
             )
-        return function(*args, **(kwargs or {}))
+        result = eager_formulas.as_eager(function, args, kwargs or {})
+        return result if result is not None else function(*args, **(kwargs or {}))
 
 
 def _same_memory(a: torch.Tensor | None, b: torch.Tensor) -> bool:

@@ -1,0 +1,265 @@
+"""Functions whose results or gradients PyTorch computes by another formula while a step is captured.
+
+Some of PyTorch's formulas ask whether a mode or a tensor subclass is there: then they do not read values, and do not change tensors in
+place. In a capture both are there, and the bits are others than eager's. So a captured step calls operators in their place, which run the
+function on plain tensors, as eager does."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+from torch.fx import GraphModule
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
+
+from .graph import CannotTrace
+
+# How PyTorch dispatches outside all contexts.
+_DISPATCH = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+
+
+@dataclasses.dataclass
+class Use:
+    """A use of a function: its arguments without the tensors, and what it reads of its surroundings."""
+
+    function: Any
+    tree: Any  # of (args, kwargs)
+    rest: list[Any]  # leaves; None in place of tensors
+    tensors: list[int]  # positions of the tensors among the leaves
+    wanted: list[int]  # positions among the tensors, of those that require a gradient
+    with_gradients: bool
+    device: str
+    autocast: tuple[bool, torch.dtype]
+
+    def __call__(self, tensors: Any) -> torch.Tensor:
+        leaves = list(self.rest)
+        for i, t in zip(self.tensors, tensors, strict=True):
+            leaves[i] = t
+        args, kwargs = pytree.tree_unflatten(leaves, self.tree)
+        return self.function(*args, **kwargs)
+
+    def apart(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Returns the tensors, as leaves of a graph of their own."""
+        return [t.detach().requires_grad_(i in self.wanted) for i, t in enumerate(tensors)]
+
+    def result(self, tensors: list[torch.Tensor]) -> torch.Tensor:
+        enabled, dtype = self.autocast
+        with torch.set_grad_enabled(self.with_gradients), torch.autocast(self.device, dtype, enabled):
+            return self(tensors)
+
+    def gradients(self, gradient: torch.Tensor, tensors: list[torch.Tensor], again: bool) -> list[torch.Tensor]:
+        """Returns the gradients of the tensors that want one. again: so that they can be differentiated."""
+        result = self.result(tensors)
+        return list(torch.autograd.grad(result, [tensors[i] for i in self.wanted], gradient, create_graph=again))
+
+
+# ---- Which functions ----
+
+
+def _always(use: Use, tensors: list[torch.Tensor]) -> bool:
+    return True
+
+
+def _mixed(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """A formula that works in place rounds to another type than one that does not."""
+    return len({t.dtype for t in tensors}) > 1
+
+
+def _mixed_without_autocast(use: Use, tensors: list[torch.Tensor]) -> bool:
+    return not use.autocast[0] and _mixed(use, tensors)
+
+
+def _of_all(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """A reduction of all elements."""
+    return len(use.rest) == 1
+
+
+def _of_the_value(use: Use, tensors: list[torch.Tensor]) -> bool:
+    return len(tensors) == 3 and 2 in use.wanted
+
+
+def _of_weighted_classes(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """A cross entropy with label smoothing and weights, of class numbers."""
+    args, kwargs = pytree.tree_unflatten(use.rest, use.tree)
+    smoothing = kwargs.get("label_smoothing", args[7] if len(args) > 7 else 0)
+    return bool(smoothing) and len(tensors) == 3 and not tensors[1].is_floating_point()
+
+
+def _of_one_matrix(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """A product of a batch of matrices and of a matrix (as a batch of one) that requires no gradient."""
+    if len(tensors) != 2 or any(t.dim() != 3 for t in tensors):
+        return False
+    ones = [i for i, t in enumerate(tensors) if t.shape[0] == 1]
+    return len(ones) == 1 and ones[0] not in use.wanted
+
+
+def _of_values_alone(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """Singular values or eigenvalues, whose vectors no gradient needs."""
+    return not use.wanted
+
+
+def _by_singular_values(use: Use, tensors: list[torch.Tensor]) -> bool:
+    return not use.wanted and any(x in ("nuc", 2, -2) for x in use.rest)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """when(use, tensors): whether bits are others in a capture. result: those of the result too. again: whether gradients that are
+    differentiated again have eager's bits in a capture."""
+
+    when: Callable[[Use, list[torch.Tensor]], bool]
+    result: bool = False
+    again: bool = False
+
+
+_T = torch.Tensor
+FUNCTIONS: dict[Any, Rule] = {
+    function: rule
+    for functions, rule in (
+        ((torch.prod, _T.prod, torch.cumprod, _T.cumprod, torch.det, _T.det, torch.linalg.det), Rule(_always)),
+        ((torch.max, _T.max, torch.min, _T.min), Rule(_of_all)),
+        ((torch.median, _T.median, torch.nanmedian, _T.nanmedian), Rule(_of_all)),
+        ((torch.masked_fill, _T.masked_fill), Rule(_of_the_value)),
+        ((F.binary_cross_entropy_with_logits, torch.binary_cross_entropy_with_logits), Rule(_mixed, again=True)),
+        ((F.binary_cross_entropy, torch._C._nn.binary_cross_entropy), Rule(_mixed)),
+        ((F.linear,), Rule(_mixed_without_autocast, result=True)),
+        ((F.cross_entropy,), Rule(_of_weighted_classes, result=True)),
+        ((torch.matmul, _T.matmul, _T.__matmul__, operator.matmul), Rule(_of_one_matrix, result=True)),
+        ((torch.linalg.svdvals, torch.linalg.eigvalsh, torch.linalg.cond), Rule(_of_values_alone, result=True)),
+        ((torch.linalg.matrix_norm, torch.linalg.norm, torch.norm, _T.norm), Rule(_by_singular_values, result=True)),
+    )
+    for function in functions
+}
+# Functions in place whose gradients are others, and what to write.
+_IN_PLACE = {_T.cumprod_: "cumprod", _T.masked_fill_: "masked_fill"}
+_NORMS = {F.layer_norm, F.group_norm, F.batch_norm, F.instance_norm}
+_NAMES = {str(function): function for function in FUNCTIONS}
+
+
+def use_of(function: Any, args: Any, kwargs: Any) -> tuple[Use, list[torch.Tensor]] | None:
+    """Returns a use of a function and its tensors; None if it has no tensors."""
+    leaves, tree = pytree.tree_flatten((args, kwargs))
+    positions = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+    if not positions:
+        return None
+    tensors = [leaves[i] for i in positions]
+    enabled = torch.is_grad_enabled()
+    wanted = [i for i, t in enumerate(tensors) if t.requires_grad and enabled]
+    rest = [None if isinstance(x, torch.Tensor) else x for x in leaves]
+    device = tensors[0].device.type
+    autocast = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    return Use(function, tree, rest, positions, wanted, enabled, device, autocast), tensors
+
+
+# ---- Operators ----
+
+_uses: dict[str, Use] = {}  # by their text
+
+
+def _own(result: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
+    """Returns a result, in memory of its own."""
+    shared = any(result.untyped_storage().data_ptr() == t.untyped_storage().data_ptr() for t in others)
+    return torch.empty_like(result).copy_(result) if shared else result.detach()
+
+
+@torch.library.custom_op("neap::eager_result", mutates_args=())
+def eager_result(tensors: list[torch.Tensor], use: str) -> torch.Tensor:
+    """Returns the result of a use of a function."""
+    with torch._C._ForceDispatchKeyGuard(*_DISPATCH):
+        return _own(_uses[use].result(_uses[use].apart(tensors)), tensors)
+
+
+@eager_result.register_fake
+def _(tensors: list[torch.Tensor], use: str) -> torch.Tensor:
+    return _uses[use].result(tensors)
+
+
+@torch.library.custom_op("neap::eager_gradients", mutates_args=())
+def eager_gradients(gradient: torch.Tensor, tensors: list[torch.Tensor], use: str) -> list[torch.Tensor]:
+    """Returns the gradients of a use of a function."""
+    with torch._C._ForceDispatchKeyGuard(*_DISPATCH):
+        found = _uses[use].gradients(gradient, _uses[use].apart(tensors), again=False)
+    return [_own(g, [gradient, *tensors, *found[:i]]) for i, g in enumerate(found)]
+
+
+@eager_gradients.register_fake
+def _(gradient: torch.Tensor, tensors: list[torch.Tensor], use: str) -> list[torch.Tensor]:
+    return [torch.empty_like(tensors[i]) for i in _uses[use].wanted]
+
+
+class _Function(torch.autograd.Function):
+    """A use of a function, with eager's gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, text: str, result: bool, *tensors: torch.Tensor) -> torch.Tensor:
+        ctx.text = text
+        ctx.save_for_backward(*tensors)
+        return eager_result(list(tensors), text) if result else _uses[text](tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        use, tensors = _uses[ctx.text], list(ctx.saved_tensors)
+        if not torch.is_grad_enabled():
+            found = eager_gradients(gradient, tensors, ctx.text)
+        elif FUNCTIONS[use.function].again:
+            found = use.gradients(gradient, tensors, again=True)
+        else:
+            raise CannotTrace(
+                f"{use.function.__name__}: its gradients are differentiated again (create_graph=True), by a formula that a captured step "
+                "cannot repeat; compute this part without create_graph, or train without compile_step"
+            )
+        results: list[Any] = [None] * len(tensors)
+        for i, g in zip(use.wanted, found, strict=True):
+            results[i] = g
+        return None, None, *results
+
+
+def as_eager(function: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
+    """Returns function(*args, **kwargs) with eager's bits; None if those of a capture are the same. Raises CannotTrace."""
+    if function in _NORMS and forward_ad._current_level >= 0:
+        raise CannotTrace(
+            f"{function.__name__} in forward-mode differentiation (jvp): in a capture PyTorch computes its tangents by another formula, with "
+            "other last bits; train without compile_step"
+        )
+    if function not in FUNCTIONS and function not in _IN_PLACE:
+        return None
+    found = use_of(function, args, kwargs)
+    if found is None:
+        return None
+    use, tensors = found
+    if function in _IN_PLACE:
+        if use.wanted and (function is _T.cumprod_ or _of_the_value(use, tensors)):
+            raise CannotTrace(
+                f"{function.__name__}: in a capture PyTorch computes its gradients by another formula; use {_IN_PLACE[function]}"
+            )
+        return None
+    rule = FUNCTIONS[function]
+    if not (use.wanted or rule.result) or not rule.when(use, tensors):
+        return None
+    text = f"{function.__name__} {use.rest} {use.tensors} {use.wanted} {use.with_gradients} {use.device} {use.autocast} {use.tree}"
+    _uses[text] = use
+    return _Function.apply(text, rule.result, *tensors) if use.wanted else eager_result(tensors, text)
+
+
+# ---- Graphs of torch.compile ----
+
+
+def _run(name: str, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """Returns the result of a function of FUNCTIONS, by its name."""
+    result = as_eager(_NAMES[name], args, kwargs)
+    return result if result is not None else _NAMES[name](*args, **kwargs)
+
+
+def place(module: GraphModule) -> None:
+    """Has a graph of torch.compile, and those inside, call such functions as eager does."""
+    for inside in [m for m in module.modules() if isinstance(m, GraphModule)]:
+        for node in inside.graph.nodes:
+            target = getattr(_T, node.target, None) if node.op == "call_method" else node.target
+            if node.op in ("call_method", "call_function") and target in FUNCTIONS:
+                node.op, node.target, node.args = "call_function", _run, (str(target), *node.args)
+        inside.recompile()

@@ -1,0 +1,146 @@
+"""Functions whose formulas PyTorch changes while a program is captured: both doors give eager's bits, or refuse by name."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import neap.torch
+
+HALF = torch.bfloat16
+torch.manual_seed(1)
+R = torch.randn
+CLASSES = torch.randint(9, (600,))
+CLASSES[::3] = -100
+
+
+def half(*shape):
+    return torch.rand(*shape).to(HALF)
+
+
+def measured(x):
+    with torch.no_grad():
+        norm = torch.linalg.matrix_norm(x, 2)
+    return x / norm
+
+
+def differentiated(f):
+    return lambda x: torch.autograd.grad(f(x).sum(), x, create_graph=True)[0].square()
+
+
+def tangents(f):
+    return lambda x, t: torch.func.jvp(f, (x,), (t,))[1].square()
+
+
+# Name -> (function, parameters, buffers).
+EQUAL = {
+    "prod": (lambda x: x.prod(1), [R(4, 33)], []),
+    "prod with zeros": (torch.prod, [torch.tensor([1.0, 0, 2, 0, -3])], []),
+    "prod with a zero": (torch.prod, [torch.tensor([1.0, 0, 2, 4, -3])], []),
+    "cumprod": (lambda x: torch.cumprod(x, 1), [R(6, 7)], []),
+    "max": (lambda x: x.max(), [R(8)], []),
+    "min": (torch.min, [R(8)], []),
+    "median": (torch.median, [R(9)], []),
+    "nanmedian": (lambda x: x.nanmedian(), [R(9)], []),
+    "masked_fill": (lambda x, v, c: x.masked_fill(c > 0, v) * c, [R(64, 257), torch.tensor(0.5)], [R(64, 257)]),
+    "label smoothing": (
+        lambda x, t, w: nn.CrossEntropyLoss(weight=w, label_smoothing=0.1)(x, t), [R(600, 9)], [CLASSES, torch.rand(9)],
+    ),
+    "a batch and a matrix": (lambda x, c: (x @ c).square(), [R(4, 2, 300)], [R(1, 300, 64)]),
+    "a batch of rows and a matrix": (lambda x, c: torch.matmul(x, c).square(), [R(4, 1, 300)], [R(1, 300, 64)]),
+    "singular values": (lambda x, c: x * torch.linalg.svdvals(c), [R(17, 17)], [R(17, 17)]),
+    "a norm without gradients": (measured, [R(17, 17)], []),
+    "bce": (F.binary_cross_entropy_with_logits, [R(77).to(HALF)], [torch.rand(77)]),
+    "bce with weights": (
+        lambda x, t, w: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), [R(77)], [half(77), half(77)],
+    ),
+    "bce of targets": (
+        lambda t, x, w: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), [half(77) * 0.5], [R(77).to(HALF), torch.rand(77)],
+    ),
+    "bce of probabilities' targets": (
+        lambda t, x, w: F.binary_cross_entropy(x, t.clamp(0, 1), w), [half(77) * 0.5], [half(77), torch.rand(77)],
+    ),
+    "linear": (lambda x, w, b: F.linear(x.transpose(0, 1), w, b).float().square(), [R(5, 6, 8).to(HALF), R(7, 8).to(HALF), R(7)], []),
+    "det": (torch.linalg.det, [R(5, 5)], []),
+    "jvp": (tangents(torch.sin), [R(4, 16)], [R(4, 16)]),
+}  # fmt: skip
+REFUSED = {
+    "linalg_det: its gradients are differentiated again": (differentiated(torch.linalg.det), [R(5, 5)], []),
+    "cumprod: its gradients are differentiated again": (differentiated(lambda x: x.cumprod(1)), [R(6, 7)], []),
+    "use cumprod": (lambda x: (x * 1).cumprod_(1), [R(6, 7)], []),
+    "use masked_fill": (lambda x, v: (x * 1).masked_fill_(x > 0, v), [R(6, 7), torch.tensor(0.5)], []),
+    "layer_norm in forward-mode": (tangents(lambda x: F.layer_norm(x, (16,))), [R(4, 16)], [R(4, 16)]),
+}
+
+
+class Net(nn.Module):
+    """A function of parameters and buffers. The loss is negative: its gradients are, too."""
+
+    def __init__(self, function, parameters, buffers):
+        super().__init__()
+        self.function, self.count = function, len(buffers)
+        self.parameters_of = nn.ParameterList([nn.Parameter(p.clone()) for p in parameters])
+        for i, b in enumerate(buffers):
+            self.register_buffer(f"b{i}", b)
+
+    def forward(self, scale):
+        result = self.function(
+            *[p * 1 for p in self.parameters_of], *[getattr(self, f"b{i}") for i in range(self.count)]
+        )
+        return (result * scale).sum()
+
+
+def optimizer(model):
+    return torch.optim.SGD(model.parameters(), 0.125, momentum=0.5)
+
+
+def same(a, b):
+    """Whether all bits are: the signs of zeros, too."""
+    alike = (a == b) & (a.signbit() == b.signbit()) | (a.isnan() & b.isnan())
+    return a.dtype == b.dtype and bool(alike.all())
+
+
+def steps(model, door, budget):
+    """Returns a function that makes a step and returns its loss."""
+    made = optimizer(model)
+    if door == "step":
+        return neap.torch.compile_step(model, lambda m, x: m(x), made, budget=budget), made
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="neap", options={"budget": budget}) if door == "backend" else model
+
+    def step(x):
+        made.zero_grad()
+        loss = compiled(x)
+        loss.backward()
+        made.step()
+        return loss.detach()
+
+    return step, made
+
+
+@pytest.mark.parametrize("door", ["step", "backend"])
+@pytest.mark.parametrize("name", EQUAL)
+def test_bits(name, door):
+    model = Net(*EQUAL[name])
+    other = copy.deepcopy(model)
+    step, own = steps(model, door, "min")
+    eager, others = steps(other, "", None)
+    for _ in range(2):
+        assert same(step(torch.tensor(-1.0)), eager(torch.tensor(-1.0)))
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            assert same(p, q) and same(own.state[p]["momentum_buffer"], others.state[q]["momentum_buffer"])
+    if door == "step":
+        assert step.memory.enforced, step.memory.why
+
+
+@pytest.mark.parametrize("match", REFUSED)
+def test_refused(match):
+    model = Net(*REFUSED[match])
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(neap.torch.CannotTrace, match=match):
+        steps(model, "step", "max")[0](torch.tensor(-1.0))
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())

@@ -107,21 +107,63 @@ def _by_singular_values(use: Use, tensors: list[torch.Tensor]) -> bool:
     return not use.wanted and any(x in ("nuc", 2, -2) for x in use.rest)
 
 
+def _with_lengths(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """A CTC loss whose lengths are tensors: in a capture it would ask for their values."""
+    return len(tensors) == 4
+
+
+# ---- What a capture and a measurement need of them ----
+
+
+def _loss_of_records(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Returns a tensor that lies as a CTC loss."""
+    args, kwargs = pytree.tree_unflatten(use.rest, use.tree)
+    reduction = kwargs.get("reduction", args[5] if len(args) > 5 else "mean")
+    return tensors[0].new_empty(tensors[0].shape[1:-1] if reduction in ("none", 0) else ())
+
+
+def _as_captured(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
+    return use.result(tensors)
+
+
+def _keep(tensors: list[torch.Tensor]) -> None:
+    pass
+
+
+def _one_zero(tensors: list[torch.Tensor]) -> None:
+    """Has a product take the longest way to its gradients."""
+    if tensors[0].numel() > 0:
+        tensors[0][(0,) * tensors[0].dim()] = 0
+
+
+def _longest(tensors: list[torch.Tensor]) -> None:
+    """Gives a CTC loss the longest texts: in a row of targets for all, the first has all."""
+    log_probs, targets, lengths, target_lengths = tensors
+    lengths.fill_(log_probs.shape[0])
+    target_lengths.fill_(targets.shape[-1] if targets.dim() == 2 else 0)
+    if targets.dim() == 1 and target_lengths.numel() > 0:
+        target_lengths.view(-1)[0] = targets.shape[0]
+
+
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """when(use, tensors): whether bits are others in a capture. result: those of the result too. again: whether gradients that are
-    differentiated again have eager's bits in a capture."""
+    differentiated again have eager's bits in a capture. lies(use, tensors): returns a tensor that lies as the result, of fake ones.
+    fill(tensors): gives the stand-ins of a measurement what makes the function allocate the most."""
 
     when: Callable[[Use, list[torch.Tensor]], bool]
     result: bool = False
     again: bool = False
+    lies: Callable[[Use, list[torch.Tensor]], torch.Tensor] = _as_captured
+    fill: Callable[[list[torch.Tensor]], None] = _keep
 
 
 _T = torch.Tensor
 FUNCTIONS: dict[Any, Rule] = {
     function: rule
     for functions, rule in (
-        ((torch.prod, _T.prod, torch.cumprod, _T.cumprod, torch.det, _T.det, torch.linalg.det), Rule(_always)),
+        ((torch.prod, _T.prod, torch.cumprod, _T.cumprod), Rule(_always, fill=_one_zero)),
+        ((torch.det, _T.det, torch.linalg.det), Rule(_always)),
         ((torch.max, _T.max, torch.min, _T.min), Rule(_of_all)),
         ((torch.median, _T.median, torch.nanmedian, _T.nanmedian), Rule(_of_all)),
         ((torch.masked_fill, _T.masked_fill), Rule(_of_the_value)),
@@ -129,6 +171,7 @@ FUNCTIONS: dict[Any, Rule] = {
         ((F.binary_cross_entropy, torch._C._nn.binary_cross_entropy), Rule(_mixed)),
         ((F.linear,), Rule(_mixed_without_autocast, result=True)),
         ((F.cross_entropy,), Rule(_of_weighted_classes, result=True)),
+        ((F.ctc_loss, torch.ctc_loss), Rule(_with_lengths, result=True, lies=_loss_of_records, fill=_longest)),
         ((torch.matmul, _T.matmul, _T.__matmul__, operator.matmul), Rule(_of_one_matrix, result=True)),
         ((torch.linalg.svdvals, torch.linalg.eigvalsh, torch.linalg.cond), Rule(_of_values_alone, result=True)),
         ((torch.linalg.matrix_norm, torch.linalg.norm, torch.norm, _T.norm), Rule(_by_singular_values, result=True)),
@@ -176,7 +219,7 @@ def eager_result(tensors: list[torch.Tensor], use: str) -> torch.Tensor:
 
 @eager_result.register_fake
 def _(tensors: list[torch.Tensor], use: str) -> torch.Tensor:
-    return _uses[use].result(tensors)
+    return FUNCTIONS[_uses[use].function].lies(_uses[use], tensors)
 
 
 @torch.library.custom_op("neap::eager_gradients", mutates_args=())
@@ -190,6 +233,11 @@ def eager_gradients(gradient: torch.Tensor, tensors: list[torch.Tensor], use: st
 @eager_gradients.register_fake
 def _(gradient: torch.Tensor, tensors: list[torch.Tensor], use: str) -> list[torch.Tensor]:
     return [torch.empty_like(tensors[i]) for i in _uses[use].wanted]
+
+
+def fill(tensors: list[torch.Tensor], use: str) -> None:
+    """Gives the stand-ins of a call's tensors what makes it allocate the most."""
+    FUNCTIONS[_uses[use].function].fill(tensors)
 
 
 class _Function(torch.autograd.Function):

@@ -49,20 +49,12 @@ class Cost:
     real: list[tuple[int, list[int], list[int], str]] = dataclasses.field(default_factory=list)
 
 
-def _one(x: torch.Tensor) -> None:
-    x.fill_(1)  # a bag of size 0 has no gradient
-
-
-def _one_zero(x: torch.Tensor) -> None:
-    if x.numel() > 0:
-        x[(0,) * x.dim()] = 0  # of products, for whose gradients eager then takes the longest way
-
-
-# Calls whose allocations depend on values: argument -> what makes them allocate the most, of its stand-in.
-CONTENT: dict[Any, dict[int, Callable[[torch.Tensor], None]]] = {
-    aten._embedding_bag_backward.default: {4: _one},
-    aten._embedding_bag_dense_backward.default: {3: _one},
-    eager_formulas.eager_gradients._opoverload: {1: _one_zero},
+# Calls whose allocations depend on values: what has them allocate the most, by their stand-ins.
+CONTENT: dict[Any, Callable[[Any], Any]] = {
+    aten._embedding_bag_backward.default: lambda args: args[4].fill_(1),  # a bag of size 0 has no gradient
+    aten._embedding_bag_dense_backward.default: lambda args: args[3].fill_(1),
+    eager_formulas.eager_result._opoverload: lambda args: eager_formulas.fill(*args),
+    eager_formulas.eager_gradients._opoverload: lambda args: eager_formulas.fill(*args[1:]),
 }
 
 
@@ -82,9 +74,22 @@ def _text(x: Any) -> str:
     return repr(x)
 
 
+@functools.cache
+def _defaults(target: Any) -> tuple[str, ...]:
+    """Returns the texts of an operator's arguments by default; "" where there is none."""
+    schema = getattr(target, "_schema", None)
+    arguments = schema.arguments if schema is not None else ()
+    return tuple(repr(a.default_value) if a.has_default_value() else "" for a in arguments)
+
+
 def key_of(target: Any, args: Any, kwargs: Any) -> str:
-    """Returns a key that is equal for calls that do the same work. Tensors are Views or fake tensors."""
-    return f"{target} {_text(args)} {_text(kwargs)}"
+    """Returns a key that is equal for calls that do the same work. Tensors are Views or fake tensors. PyTorch drops last arguments that
+    are the defaults in some of its calls."""
+    texts = list(map(_text, args))
+    defaults = _defaults(target)
+    while texts and len(texts) <= len(defaults) and texts[-1] == defaults[len(texts) - 1]:
+        texts.pop()
+    return f"{target} [{' '.join(texts)}] {_text(kwargs)}"
 
 
 def call_key(call: Call) -> str:
@@ -324,9 +329,8 @@ class _Measurer:
 
     def _run(self, call: Call) -> Callable[[], Any]:
         args, kwargs = pytree.tree_map(self._content, (call.args, call.kwargs), is_leaf=is_view)
-        for i, fill in CONTENT.get(call.target, {}).items():
-            for x in pytree.tree_leaves(args[i]):
-                fill(x)
+        if call.target in CONTENT:
+            CONTENT[call.target](args)
         return lambda: call.target(*args, **kwargs)
 
     def cost(self, call: Call, runs: int = TIMED_RUNS) -> Cost:

@@ -66,6 +66,14 @@ EQUAL = {
     ),
     "linear": (lambda x, w, b: F.linear(x.transpose(0, 1), w, b).float().square(), [R(5, 6, 8).to(HALF), R(7, 8).to(HALF), R(7)], []),
     "det": (torch.linalg.det, [R(5, 5)], []),
+    "ctc": (
+        lambda x, *rest: nn.CTCLoss()(x.log_softmax(2), *rest), [R(30, 4, 9)],
+        [torch.randint(1, 9, (4, 8)), torch.tensor([30, 30, 20, 16]), torch.tensor([8, 3, 5, 1])],
+    ),
+    "ctc of a row of targets": (
+        lambda x, *rest: F.ctc_loss(x.log_softmax(2), *rest, reduction="none", zero_infinity=True), [R(30, 4, 9)],
+        [torch.randint(1, 9, (17,)), torch.tensor([30, 30, 20, 16]), torch.tensor([8, 3, 5, 1])],
+    ),
     "jvp": (tangents(torch.sin), [R(4, 16)], [R(4, 16)]),
 }  # fmt: skip
 REFUSED = {

@@ -285,12 +285,14 @@ def test_results_that_lie_otherwise_than_fake_tensors_say():
     torch.manual_seed(0)
     x, y = torch.randn(8, 6), torch.randn(8, 1)
     linear = nn.Linear(6, 1)
+    bags = lambda m, *x: m(*x).float().square().mean()  # noqa: E731
     wide = (nn.Linear(3, 3), lambda m, x: nn.functional.mse_loss(m(x).transpose(1, 2), x), (torch.randn(6, 3, 3),))
     for case in (
         (linear, outside(nn.functional.mse_loss), (x, y)),
         (linear, outside(nn.functional.smooth_l1_loss), (x, y)),
         (Normed(), square, (torch.randn(5, 4),)),
         wide,
+        (nn.EmbeddingBag(7, 5, mode="sum").bfloat16(), bags, (torch.randint(7, (8,)), torch.tensor([0, 3, 5]))),
     ):
         losses, state = helpers.eager(case, helpers.sgd)
         for budget in ("max", "min"):

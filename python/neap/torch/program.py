@@ -343,11 +343,11 @@ class ArenaProgram(Program):
                 result = row.fn(*row.args, **row.kwargs)
                 if check:
                     self._compare(row, result)
-                status = held_now()
-                if status:
+                if held_now():
                     self._repair(row, result)
-                for where, own in row.apart:
-                    own.copy_(result_tensors(result)[where])
+                else:
+                    for where, own in row.apart:
+                        own.copy_(result_tensors(result)[where])
             finally:
                 result = None
                 held = end()
@@ -382,10 +382,10 @@ class ArenaProgram(Program):
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
 
     def _repair(self, row: Row, result: Any) -> None:
-        """Copies results that are not at their planned addresses there, and records the bytes that the call took outside the
+        """Copies results to their planned addresses, where they are not there, and records the bytes that the call took outside the
         arena."""
         tensors = result_tensors(result)
-        moved = []
+        moved = [(own, tensors[where]) for where, own in row.apart]
         extra = self.library.neap_steer_unplanned_bytes()
         for position, view in row.outputs:
             planned, tensor = self.value(view, self.makes[row.number]), tensors[position]

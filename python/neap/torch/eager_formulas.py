@@ -115,11 +115,19 @@ def _with_lengths(use: Use, tensors: list[torch.Tensor]) -> bool:
 # ---- What a capture and a measurement need of them ----
 
 
-def _loss_of_records(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Returns a tensor that lies as a CTC loss."""
+def _is_reduced(use: Use) -> bool:
+    """Returns whether a loss whose sixth argument is its reduction is one number."""
     args, kwargs = pytree.tree_unflatten(use.rest, use.tree)
-    reduction = kwargs.get("reduction", args[5] if len(args) > 5 else "mean")
-    return tensors[0].new_empty(tensors[0].shape[1:-1] if reduction in ("none", 0) else ())
+    return kwargs.get("reduction", args[5] if len(args) > 5 else "mean") not in ("none", 0)
+
+
+def _loss_of_texts(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
+    return tensors[0].new_empty(() if _is_reduced(use) else tensors[0].shape[1:-1])
+
+
+def _loss_of_values(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
+    shape = torch.broadcast_shapes(tensors[0].shape, tensors[1].shape)
+    return tensors[0].new_empty(() if _is_reduced(use) else shape)
 
 
 def _as_captured(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -147,7 +155,7 @@ def _longest(tensors: list[torch.Tensor]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """when(use, tensors): whether bits are others in a capture. result: those of the result too. again: whether gradients that are
+    """when(use, tensors): whether bits are others in a capture, or it fails there. result: those of the result too. again: whether gradients that are
     differentiated again have eager's bits in a capture. lies(use, tensors): returns a tensor that lies as the result, of fake ones.
     fill(tensors): gives the stand-ins of a measurement what makes the function allocate the most."""
 
@@ -171,7 +179,8 @@ FUNCTIONS: dict[Any, Rule] = {
         ((F.binary_cross_entropy, torch._C._nn.binary_cross_entropy), Rule(_mixed)),
         ((F.linear,), Rule(_mixed_without_autocast, result=True)),
         ((F.cross_entropy,), Rule(_of_weighted_classes, result=True)),
-        ((F.ctc_loss, torch.ctc_loss), Rule(_with_lengths, result=True, lies=_loss_of_records, fill=_longest)),
+        ((F.ctc_loss, torch.ctc_loss), Rule(_with_lengths, result=True, lies=_loss_of_texts, fill=_longest)),
+        ((F.gaussian_nll_loss,), Rule(_always, result=True, lies=_loss_of_values)),  # it checks the variances' values
         ((torch.matmul, _T.matmul, _T.__matmul__, operator.matmul), Rule(_of_one_matrix, result=True)),
         ((torch.linalg.svdvals, torch.linalg.eigvalsh, torch.linalg.cond), Rule(_of_values_alone, result=True)),
         ((torch.linalg.matrix_norm, torch.linalg.norm, torch.norm, _T.norm), Rule(_by_singular_values, result=True)),

@@ -67,7 +67,7 @@ def test_compile_step(trained):
         assert 0 < memory.measured_peak_bytes <= memory.planned_peak_bytes <= budget
         assert neap.check(step.step, step.plan).valid
         repeats += memory.recomputed
-    assert repeats > 0
+    assert (repeats > 0) == (least.memory.recomputed > 0)  # one call alone may need the least memory
 
 
 def test_dead_memory_is_never_read(trained):

@@ -74,6 +74,10 @@ EQUAL = {
         lambda x, *rest: F.ctc_loss(x.log_softmax(2), *rest, reduction="none", zero_infinity=True), [R(30, 4, 9)],
         [torch.randint(1, 9, (17,)), torch.tensor([30, 30, 20, 16]), torch.tensor([8, 3, 5, 1])],
     ),
+    "gaussian_nll": (lambda x, y, v: nn.GaussianNLLLoss()(x, y, v.exp()), [R(6, 5), R(6, 5)], [R(6, 5)]),
+    "gaussian_nll of each": (
+        lambda x, v, y: F.gaussian_nll_loss(x, y, v.exp(), full=True, reduction="none"), [R(6, 5), R(6, 1)], [R(6, 5)],
+    ),
     "jvp": (tangents(torch.sin), [R(4, 16)], [R(4, 16)]),
 }  # fmt: skip
 REFUSED = {

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 import neap
 
-from .graph import Graph, View
+from .graph import Graph, View, is_check
 from .measure import Cost
 
 ALIGNMENT = 64
@@ -87,6 +87,7 @@ class _Assembler:
         self.names: list[str] = []
         self.tensors: dict[int, int] = {}
         self.states: dict[int, int] = {}
+        self.checks: list[int] = []  # step tensors that show that a check was made
         self.works: list[Work] = []
 
     def tensor(self, size: int, role: str, name: str) -> int:
@@ -152,6 +153,9 @@ class _Assembler:
                 inputs += dict.fromkeys(tokens[s] for s in storages if s in tokens)
                 outputs.append(self.tensor(ALIGNMENT, "value", f"{call.name} done"))
                 tokens.update(dict.fromkeys(storages, outputs[-1]))
+            if is_check(call.target):
+                self.checks.append(self.tensor(ALIGNMENT, "value", f"{call.name} made"))
+                outputs.append(self.checks[-1])
             if call.random:
                 device = graph.device_of(call)
                 state = self.tensor(aligned(generator_state_bytes(device)), "value", f"{call.name} generator")
@@ -217,7 +221,7 @@ class _Assembler:
             )
 
     def add_gradients(self, gradients: list[Gradient], residents: list[list[int]]) -> None:
-        """Puts each update after its gradient and after the last reader of everything that it changes."""
+        """Puts each update after its gradient, after all checks and after the last reader of everything that it changes."""
         where: dict[int, int] = {}
         for position, work in enumerate(self.works):
             for t in (*work.inputs, *work.outputs):
@@ -230,14 +234,14 @@ class _Assembler:
             phase = "update" if gradient.kind == "update" else "backward"
             updates = [*parameter, *changed]
             work = Work(
-                gradient.kind, number, sources, [], updates, gradient.cost, gradient.name, gradient.kind, phase, False
+                gradient.kind, number, [*sources, *self.checks], [], updates, gradient.cost, gradient.name, gradient.kind, phase, False
             )  # fmt: skip
             held = self.tensors[gradient.view.tensor]
             if gradient.kind == "update" and self.roles[held] == "value":
                 # Clipping and optimizers change a gradient, which others may read: in place only if this is the last read.
                 work.outputs.append(self.tensor(self.sizes[held], "value", f"{gradient.name} gradient"))
                 work.pairs.append((0, sources.index(held)))
-            position = max((where.get(t, -1) for t in (*sources, *work.updates)), default=-1)
+            position = max((where.get(t, -1) for t in (*work.inputs, *work.updates)), default=-1)
             placed.setdefault(position, []).append(work)
         works = list(placed.get(-1, []))
         for position, work in enumerate(self.works):

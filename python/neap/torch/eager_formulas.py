@@ -107,11 +107,6 @@ def _by_singular_values(use: Use, tensors: list[torch.Tensor]) -> bool:
     return not use.wanted and any(x in ("nuc", 2, -2) for x in use.rest)
 
 
-def _with_lengths(use: Use, tensors: list[torch.Tensor]) -> bool:
-    """A CTC loss whose lengths are tensors: in a capture it would ask for their values."""
-    return len(tensors) == 4
-
-
 # ---- What a capture and a measurement need of them ----
 
 
@@ -146,6 +141,8 @@ def _one_zero(tensors: list[torch.Tensor]) -> None:
 
 def _longest(tensors: list[torch.Tensor]) -> None:
     """Gives a CTC loss the longest texts: in a row of targets for all, the first has all."""
+    if len(tensors) < 4:  # the lengths are numbers
+        return
     log_probs, targets, lengths, target_lengths = tensors
     lengths.fill_(log_probs.shape[0])
     target_lengths.fill_(targets.shape[-1] if targets.dim() == 2 else 0)
@@ -179,7 +176,10 @@ FUNCTIONS: dict[Any, Rule] = {
         ((F.binary_cross_entropy, torch._C._nn.binary_cross_entropy), Rule(_mixed)),
         ((F.linear,), Rule(_mixed_without_autocast, result=True)),
         ((F.cross_entropy,), Rule(_of_weighted_classes, result=True)),
-        ((F.ctc_loss, torch.ctc_loss), Rule(_with_lengths, result=True, lies=_loss_of_texts, fill=_longest)),
+        (
+            (F.ctc_loss, torch.ctc_loss),
+            Rule(_always, result=True, lies=_loss_of_texts, fill=_longest),
+        ),  # it asks for lengths
         ((F.gaussian_nll_loss,), Rule(_always, result=True, lies=_loss_of_values)),  # it checks the variances' values
         ((torch.matmul, _T.matmul, _T.__matmul__, operator.matmul), Rule(_of_one_matrix, result=True)),
         ((torch.linalg.svdvals, torch.linalg.eigvalsh, torch.linalg.cond), Rule(_of_values_alone, result=True)),
@@ -242,6 +242,21 @@ def eager_gradients(gradient: torch.Tensor, tensors: list[torch.Tensor], use: st
 @eager_gradients.register_fake
 def _(gradient: torch.Tensor, tensors: list[torch.Tensor], use: str) -> list[torch.Tensor]:
     return [torch.empty_like(tensors[i]) for i in _uses[use].wanted]
+
+
+@torch.library.custom_op("neap::require", mutates_args=())
+def require(valid: torch.Tensor, message: str) -> None:
+    """Raises ValueError with the message if `valid` is False."""
+    if not bool(valid):
+        raise ValueError(message)
+
+
+@require.register_fake
+def _(valid: torch.Tensor, message: str) -> None:
+    pass
+
+
+torch.fx.node.has_side_effect(require._opoverload)
 
 
 def fill(tensors: list[torch.Tensor], use: str) -> None:

@@ -192,6 +192,12 @@ def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     return [w for w in written if isinstance(w, Node)]
 
 
+def is_check(target: Any) -> bool:
+    """Returns whether an operator has no result, and raises an error by the value of a tensor."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.name in ("aten::_assert_async", "neap::require")
+
+
 def _only_moved(statistics: Any) -> bool:
     """Returns whether a running statistic is a buffer that nothing in the step reads: batch norms update it, and their gradients
     take it without reading it."""
@@ -455,12 +461,13 @@ def build_graph(
 
 
 def _drop_dead(graph: Graph) -> None:
-    """Removes calls whose results nothing reads. Random calls and calls that change a resident storage stay."""
+    """Removes calls whose results nothing reads. Random calls, checks and calls that change a resident storage stay."""
     wanted = {o.tensor for o in graph.outputs if isinstance(o, View)}
     wanted |= {t for s, t in graph.last.items() if graph.storages[s].role != "value"}
     calls = []
     for call in reversed(graph.calls):
-        if call.statistics or call.random or any(t in wanted for t in (*call.makes, *(b for _, b in call.changes))):
+        stays = call.statistics or call.random or is_check(call.target)
+        if stays or any(t in wanted for t in (*call.makes, *(b for _, b in call.changes))):
             calls.append(call)
             wanted.update(call.reads)
     graph.calls = calls[::-1]
@@ -472,6 +479,6 @@ def mark_passes(graph: Graph, forward: Iterable[int]) -> None:
     wanted |= {t for s, t in graph.last.items() if graph.storages[s].role != "value"}
     for call in reversed(graph.calls):
         call.backward = not any(t in wanted for t in (*call.makes, *(b for _, b in call.changes)))
-        if not call.backward or call.statistics:
+        if not call.backward or call.statistics or is_check(call.target):
             call.backward = False
             wanted.update(call.reads)

@@ -242,6 +242,13 @@ class _Watch(torch.overrides.TorchFunctionMode):
             raise CannotTrace(
                 "loss_fn sets a tensor's .data, which a captured step cannot repeat; change it in place (copy_, mul_), or use the new tensor"
             )
+        if function is torch._is_all_true:  # torch.distributions checks arguments and values: each step does so, too
+            eager_formulas.require(
+                function(*args),
+                "torch.distributions: an argument or a value is outside of what its distribution allows; correct it before the step, or leave the "
+                "check out (validate_args=False)",
+            )
+            return True
         result = eager_formulas.as_eager(function, args, kwargs or {})
         return result if result is not None else function(*args, **(kwargs or {}))
 

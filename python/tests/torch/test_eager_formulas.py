@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from torch import nn
+from torch import distributions, nn
 from torch.nn import functional as F
 
 import neap.torch
@@ -26,6 +26,11 @@ def measured(x):
     with torch.no_grad():
         norm = torch.linalg.matrix_norm(x, 2)
     return x / norm
+
+
+def sampled(x):
+    classes = distributions.Categorical(logits=x)
+    return -classes.log_prob(classes.sample()) - classes.entropy()
 
 
 def differentiated(f):
@@ -74,10 +79,19 @@ EQUAL = {
         lambda x, *rest: F.ctc_loss(x.log_softmax(2), *rest, reduction="none", zero_infinity=True), [R(30, 4, 9)],
         [torch.randint(1, 9, (17,)), torch.tensor([30, 30, 20, 16]), torch.tensor([8, 3, 5, 1])],
     ),
+    "ctc of numbers": (
+        lambda x, t: F.ctc_loss(x.log_softmax(2), t, (30, 20), [8, 3], reduction="sum"), [R(30, 2, 9)], [torch.randint(1, 9, (2, 8))],
+    ),
     "gaussian_nll": (lambda x, y, v: nn.GaussianNLLLoss()(x, y, v.exp()), [R(6, 5), R(6, 5)], [R(6, 5)]),
     "gaussian_nll of each": (
         lambda x, v, y: F.gaussian_nll_loss(x, y, v.exp(), full=True, reduction="none"), [R(6, 5), R(6, 1)], [R(6, 5)],
     ),
+    "a normal": (lambda x: distributions.Normal(x[0], x[1].exp()).rsample().square(), [R(2, 6, 5)], []),
+    "a divergence": (
+        lambda x, m: distributions.kl_divergence(distributions.Normal(x[0], x[1].exp()), distributions.Normal(m, 1.0)), [R(2, 6, 5)], [R(6, 5)],
+    ),
+    "a sampled class": (sampled, [R(6, 5)], []),
+    "a heavy tail": (lambda x, y: -distributions.StudentT(3.0, x).log_prob(y), [R(6, 5)], [R(6, 5)]),
     "jvp": (tangents(torch.sin), [R(4, 16)], [R(4, 16)]),
 }  # fmt: skip
 REFUSED = {
@@ -141,8 +155,11 @@ def test_bits(name, door):
     other = copy.deepcopy(model)
     step, own = steps(model, door, "min")
     eager, others = steps(other, "", None)
-    for _ in range(2):
-        assert same(step(torch.tensor(-1.0)), eager(torch.tensor(-1.0)))
+    for seed in range(2):
+        torch.manual_seed(seed)
+        loss = step(torch.tensor(-1.0))
+        torch.manual_seed(seed)
+        assert same(loss, eager(torch.tensor(-1.0)))
         for p, q in zip(model.parameters(), other.parameters(), strict=True):
             assert same(p, q) and same(own.state[p]["momentum_buffer"], others.state[q]["momentum_buffer"])
     if door == "step":
@@ -156,3 +173,32 @@ def test_refused(match):
     with pytest.raises(neap.torch.CannotTrace, match=match):
         steps(model, "step", "max")[0](torch.tensor(-1.0))
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def noisy(model, x, width):
+    return distributions.Normal(model(x), width, validate_args=True).rsample().square().mean()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_value_that_a_distribution_does_not_allow(parts):
+    """The step raises an error, as eager does, before it changes a weight; the next one goes on."""
+    model = nn.Linear(8, 8)
+    step = neap.torch.compile_step(model, noisy, optimizer(model), budget="min", micro_batches=parts)
+    x, width = torch.randn(4, 8), torch.rand(4, 8) + 0.1
+    step(x, width)
+    before = copy.deepcopy(model.state_dict())
+    width[3, 0] = -1.0
+    with pytest.raises(ValueError, match="outside of what its distribution allows"):
+        step(x, width)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    other = copy.deepcopy(model)
+    eager = optimizer(other)
+    eager.load_state_dict(copy.deepcopy(step.optimizer.state_dict()))
+    torch.manual_seed(0)
+    loss = step(x, width.abs())
+    torch.manual_seed(0)
+    parts_of = [noisy(other, a, b) / parts for a, b in zip(x.chunk(parts), width.abs().chunk(parts), strict=True)]
+    for part in parts_of:
+        part.backward()
+    eager.step()
+    assert same(loss, sum(p.detach() for p in parts_of)) and same(model.weight, other.weight)

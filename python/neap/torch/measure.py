@@ -76,7 +76,7 @@ def _text(x: Any) -> str:
 
 @functools.cache
 def _defaults(target: Any) -> tuple[str, ...]:
-    """Returns the texts of an operator's arguments by default; "" where there is none."""
+    """Returns the texts of the defaults of an operator's arguments; "" for an argument without one."""
     schema = getattr(target, "_schema", None)
     arguments = schema.arguments if schema is not None else ()
     return tuple(repr(a.default_value) if a.has_default_value() else "" for a in arguments)

@@ -382,8 +382,7 @@ class ArenaProgram(Program):
         return _bytes_of(self.resident.base(self.graph.tensors[tensor].storage))
 
     def _repair(self, row: Row, result: Any) -> None:
-        """Copies results to their planned addresses, where they are not there, and records the bytes that the call took outside the
-        arena."""
+        """Copies results that lie elsewhere to their planned addresses, and records the bytes that the call took outside the arena."""
         tensors = result_tensors(result)
         moved = [(own, tensors[where]) for where, own in row.apart]
         extra = self.library.neap_steer_unplanned_bytes()

@@ -49,10 +49,19 @@ class Cost:
     real: list[tuple[int, list[int], list[int], str]] = dataclasses.field(default_factory=list)
 
 
+def _one_less(args: Any) -> None:
+    """Has the mask of a masked_scatter select one element less than its source has: the gradient is then filled up with zeros."""
+    gradient, mask, sizes = args
+    selected = (math.prod(sizes) - 1) // max(gradient.numel() // max(mask.numel(), 1), 1)
+    if 0 not in mask.stride():
+        mask.copy_((torch.arange(mask.numel(), device=mask.device) < selected).view(mask.shape))
+
+
 # Calls whose allocations depend on values: what has them allocate the most, by their stand-ins.
 CONTENT: dict[Any, Callable[[Any], Any]] = {
     aten._embedding_bag_backward.default: lambda args: args[4].fill_(1),  # a bag of size 0 has no gradient
     aten._embedding_bag_dense_backward.default: lambda args: args[3].fill_(1),
+    aten.masked_scatter_backward.default: _one_less,
     eager_formulas.eager_result._opoverload: lambda args: eager_formulas.fill(*args),
     eager_formulas.eager_gradients._opoverload: lambda args: eager_formulas.fill(*args[1:]),
 }

@@ -106,8 +106,8 @@ def call_key(call: Call) -> str:
 
 
 def is_pytorchs(call: Call) -> bool:
-    """Returns whether the call's operator is PyTorch's own, and so the same in each process."""
-    return getattr(call.target, "namespace", "aten") in ("aten", "prims")
+    """Returns whether the call's operator is PyTorch's or Neap's, and so the same in each process."""
+    return getattr(call.target, "namespace", "aten") in ("aten", "prims", "neap")
 
 
 def machine(device: str, threads: int) -> str:
@@ -193,12 +193,12 @@ def aligned(bytes: int) -> int:
     return (bytes + 63) // 64 * 64
 
 
-def stand_in(view: View, device: torch.device, mask: bool = True) -> torch.Tensor:
-    """Returns a tensor with the view's layout and harmless content. mask: fills booleans; of a mask that selects all elements, calls
+def stand_in(view: View, device: torch.device, booleans: bool = True) -> torch.Tensor:
+    """Returns a tensor with the view's layout and harmless content. booleans: their value; by a mask that selects all elements, calls
     allocate the most."""
     base = torch.empty(_extent(view), dtype=view.dtype, device=device)
     base.fill_(
-        mask if view.dtype == torch.bool else 0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0
+        booleans if view.dtype == torch.bool else 0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0
     )
     return base.as_strided(view.size, view.stride)
 
@@ -425,8 +425,8 @@ def measure(
     crooked: list[int] | None = None,
     strict: bool = False,
 ) -> list[Cost]:
-    """Returns the cost of each call of the graph on this machine. Runs the calls that the cache does not have, and operators of other
-    libraries, whose code may have changed. like: a graph of the same skeleton and its costs, which give the seconds in proportion to
+    """Returns the cost of each call of the graph on this machine. Runs the calls that the cache does not have; those of other libraries'
+    operators once for their allocations, since their code may have changed. like: a graph of the same skeleton and its costs, which give the seconds in proportion to
     bytes; calls then run for their allocations only. crooked: receives the numbers of calls for which fake tensors are wrong.
     strict: as _Measurer."""
     devices = {s.device for s in graph.storages if s.bytes > 0}
@@ -434,22 +434,25 @@ def measure(
     where = machine(str(device), torch.get_num_threads())
     known = cache.costs(where)
     fresh: dict[str, Cost] = {}
-    scaled: dict[str, Cost] = {}  # for this graph alone
+    passing: dict[str, Cost] = {}  # for this graph alone
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls this with fake tensors on
     with real, _forked_draws(device), below_autograd(), heap_counted(device) as heap:
         measurer = _Measurer(graph, device, heap, strict)
         for number, call in enumerate(graph.calls):
             key = call_key(call)
-            cost = known.get(key) or fresh.get(key) or scaled.get(key)
-            if cost is None and like is not None:
+            cost = passing.get(key) or fresh.get(key) or known.get(key)
+            if cost is not None and key not in passing and not is_pytorchs(call):
+                passing[key] = measurer.cost(call, 1)
+                passing[key].seconds = cost.seconds
+                cost = passing[key]
+            elif cost is None and like is not None:
                 old = like[1][number]
                 ratio = _moved_bytes(graph, call) / max(_moved_bytes(like[0], like[0].calls[number]), 1)
-                cost = scaled[key] = measurer.cost(call, 1)
+                cost = passing[key] = measurer.cost(call, 1)
                 cost.seconds = old.seconds * ratio
             elif cost is None:
-                kept = fresh if is_pytorchs(call) else scaled
-                cost = kept[key] = measurer.cost(call)
+                cost = fresh[key] = measurer.cost(call)
             if measurer.correct(call, cost) and crooked is not None:
                 crooked.append(number)
             costs.append(cost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +22,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import eager_formulas, measure
 from .batch import Structure, Sum
-from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, mark_passes, unread_by, user_line
+from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, is_random, mark_passes, unread_by, user_line
 from .head import chunked_head
 from .held import NOT_SETTINGS, SIMPLE, changed, held
 
@@ -159,7 +160,10 @@ def _as_known(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any, result: A
 class _FakeMode(FakeTensorMode):
     """Fake tensors with the layouts that real ones were seen to have."""
 
+    draws = 0  # random calls so far
+
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.draws += is_random(func)
         return _as_known(self, func, args, kwargs or {}, super().dispatch(func, types, args, kwargs or {}))
 
 
@@ -431,7 +435,7 @@ def trace_step(
     multithreading = torch.autograd.set_multithreading_enabled(False)
     with (
         _explained(),
-        _drawn_alone(),
+        _drawn_alone(mode),
         mode,
         multithreading,
         torch.enable_grad(),
@@ -510,26 +514,44 @@ def _lie(t: torch.Tensor) -> tuple[Any, ...]:
 
 
 class _Unseeded:
-    """PyTorch's generator of the CPU. Refuses to set its state: a captured step would not do so."""
+    """PyTorch's generator of the CPU. In the thread of a capture it refuses to set its state, which a captured step would not do, unless
+    nothing was drawn since the state was read (a checkpoint that keeps it)."""
 
-    def __init__(self, generator: torch.Generator):
-        self.generator = generator
+    def __init__(self, mode: FakeTensorMode):
+        self.generator, self.mode, self.thread = torch.default_generator, mode, threading.get_ident()
+        self.read: int | None = None  # draws before the state was read
+
+    def draws(self) -> int:
+        return getattr(self.mode, "draws", -1)
+
+    def set(self, name: str) -> Callable[..., Any]:
+        unmoved = name == "set_state" and self.read is not None and self.read == self.draws() >= 0
+
+        def set_it(state: Any = None) -> Any:
+            if unmoved and torch.equal(state, self.generator.get_state()):
+                return self.generator
+            raise CannotTrace(
+                "loss_fn sets torch's seed or its random state (manual_seed, set_rng_state, fork_rng), which a captured step cannot repeat: do "
+                "it before the step, or draw there and pass the result to loss_fn as a tensor"
+            )
+
+        return set_it
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("manual_seed", "seed", "set_state"):
-            raise CannotTrace(
-                "loss_fn sets torch's seed or its random state (torch.manual_seed, fork_rng), which a captured step cannot repeat: do it "
-                "before the step, or draw there and pass the result to loss_fn as a tensor"
-            )
-        return getattr(self.generator, name)
+        here = threading.get_ident() == self.thread
+        if here and name == "get_state":
+            self.read = self.draws()
+        return (
+            self.set(name) if here and name in ("manual_seed", "seed", "set_state") else getattr(self.generator, name)
+        )
 
 
 @contextlib.contextmanager
-def _drawn_alone() -> Iterator[None]:
+def _drawn_alone(mode: FakeTensorMode) -> Iterator[None]:
     """Refuses draws from the random numbers of Python or NumPy, which a captured step would repeat, and new seeds of PyTorch's."""
     before, before_numpy = random.getstate(), numpy.random.get_state()
     try:
-        with mock.patch.object(torch.random, "default_generator", _Unseeded(torch.default_generator)):
+        with mock.patch.object(torch.random, "default_generator", _Unseeded(mode)):
             yield
         now = numpy.random.get_state()
         moved = "Python's random" if random.getstate() != before else None

@@ -28,6 +28,15 @@ def measured(x):
     return x / norm
 
 
+def changed_afterwards(x, value, c):
+    filled, product = (
+        x.masked_fill(c > 0, value),
+        x[:, None] @ c[None, :, :5].expand(1, -1, -1)[:, :257].new_ones(1, 257, 5),
+    )
+    x.mul_(2)
+    return filled * c + x + product.sum()
+
+
 def sampled(x):
     classes = distributions.Categorical(logits=x)
     return -classes.log_prob(classes.sample()) - classes.entropy()
@@ -70,6 +79,15 @@ EQUAL = {
         lambda t, x, w: F.binary_cross_entropy(x, t.clamp(0, 1), w), [half(77) * 0.5], [half(77), torch.rand(77)],
     ),
     "linear": (lambda x, w, b: F.linear(x.transpose(0, 1), w, b).float().square(), [R(5, 6, 8).to(HALF), R(7, 8).to(HALF), R(7)], []),
+    "keywords in another order": (
+        lambda x, v, c: x.masked_fill(value=v, mask=c > 0) * c, [R(64, 257), torch.tensor(0.5)], [R(64, 257)],
+    ),
+    "an operand that is changed afterwards": (changed_afterwards, [R(64, 257), torch.tensor(0.5)], [R(64, 257)]),
+    "a gradient inside": (torch.func.grad(lambda x: x.max() * x.sum()), [R(9)], []),
+    "a batch of losses": (
+        torch.func.vmap(lambda x: F.cross_entropy(x, torch.tensor([0, 1]), torch.ones(4) / 3, label_smoothing=0.1)), [R(3, 2, 4)], [],
+    ),
+    "a batch of maxima": (torch.func.vmap(lambda x: x.max()), [R(3, 8)], []),
     "det": (torch.linalg.det, [R(5, 5)], []),
     "ctc": (
         lambda x, *rest: nn.CTCLoss()(x.log_softmax(2), *rest), [R(30, 4, 9)],
@@ -95,8 +113,14 @@ EQUAL = {
     "jvp": (tangents(torch.sin), [R(4, 16)], [R(4, 16)]),
 }  # fmt: skip
 REFUSED = {
-    "linalg_det: its gradients are differentiated again": (differentiated(torch.linalg.det), [R(5, 5)], []),
-    "cumprod: its gradients are differentiated again": (differentiated(lambda x: x.cumprod(1)), [R(6, 7)], []),
+    "torch.linalg.det: its gradients are differentiated again": (differentiated(torch.linalg.det), [R(5, 5)], []),
+    "torch.Tensor.cumprod: its gradients are differentiated again": (
+        differentiated(lambda x: x.cumprod(1)),
+        [R(6, 7)],
+        [],
+    ),
+    "torch.prod in a transform of torch.func": (torch.func.vmap(torch.prod), [R(4, 33)], []),
+    "torch.Tensor.cumprod in a transform": (torch.func.grad(lambda x: x.cumprod(0).sum()), [R(9)], []),
     "use cumprod": (lambda x: (x * 1).cumprod_(1), [R(6, 7)], []),
     "use masked_fill": (lambda x, v: (x * 1).masked_fill_(x > 0, v), [R(6, 7), torch.tensor(0.5)], []),
     "layer_norm in forward-mode": (tangents(lambda x: F.layer_norm(x, (16,))), [R(4, 16)], [R(4, 16)]),

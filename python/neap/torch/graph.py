@@ -324,7 +324,8 @@ class _Builder:
         if getattr(node.target, "overloadpacket", None) in METADATA:
             self.reshaped(node, value, operands.get(_key(value)))
             return
-        places = [operands.get(_key(v)) if isinstance(v, torch.Tensor) else None for v in results]
+        constant = self.constant_shown(node)  # its fake tensors have a storage each
+        places = [operands.get(_key(v), constant) if isinstance(v, torch.Tensor) else None for v in results]
         fresh = [i for i, v in enumerate(results) if isinstance(v, torch.Tensor) and places[i] is None]
         if not written and not fresh and any(p is not None for p in places):  # a view
             self.check_offset(node)
@@ -387,6 +388,18 @@ class _Builder:
                 statistics,
             )
         )
+
+    def constant_shown(self, node: Node) -> int | None:
+        """Returns the storage of the constant that a call gives a view of."""
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not any(r.alias_info is not None for r in schema.returns):
+            return None
+        for argument, x in zip(schema.arguments, node.args, strict=False):
+            alias = argument.alias_info
+            if alias is not None and not alias.is_write and isinstance(x, Node) and isinstance(self.places[x], int):
+                place = self.places[x]
+                return place if self.storages[place].role == "constant" else None
+        return None
 
     def check_offset(self, node: Node) -> None:
         """Refuses a view of the batch that counts from the beginning of the memory, which differs from step to step."""

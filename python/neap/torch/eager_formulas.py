@@ -1,8 +1,8 @@
 """Functions whose results or gradients PyTorch computes by another formula while a step is captured.
 
 Some of PyTorch's formulas ask whether a mode or a tensor subclass is there: then they do not read values, and do not change tensors in
-place. In a capture both are there, and the bits are others than eager's. So a captured step calls operators in their place, which run the
-function on plain tensors, as eager does."""
+place. In a capture both are there, and the bits are others than eager's. So a captured step calls other functions in their place, or operators
+which run the function on plain tensors, as eager does."""
 
 from __future__ import annotations
 
@@ -261,12 +261,14 @@ _NORMS |= {torch.batch_norm, torch.instance_norm}
 
 
 def use_of(name: str, rule: Rule, args: Any, kwargs: Any) -> tuple[Use, list[torch.Tensor]] | None:
-    """Returns a use of a function and its tensors, in the order of its arguments; None if it has no tensors, or a symbolic size."""
+    """Returns a use of a function and its tensors, in the order of its arguments; None if it has no tensors, a symbolic size, or a tensor
+    for its result."""
     order = [n for n in rule.arguments.split() if n in kwargs]
     kwargs = {n: kwargs[n] for n in [*order, *(n for n in kwargs if n not in order)]}
     leaves, tree = pytree.tree_flatten((args, kwargs))
     positions = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
-    if not positions or any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in leaves):
+    symbolic = any(isinstance(x, (torch.SymInt, torch.SymFloat)) for x in leaves)
+    if not positions or symbolic or kwargs.get("out") is not None:
         return None
     tensors = [leaves[i] for i in positions]
     enabled = torch.is_grad_enabled()

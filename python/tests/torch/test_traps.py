@@ -436,3 +436,23 @@ def test_running_statistics_that_the_step_reads():
             got, got_state, _ = helpers.compiled(case, helpers.sgd, budget)
             assert got == losses
             assert helpers.differing(got_state, state) == []
+
+
+class Replacing(nn.Module):
+    """Gives a buffer other memory in each forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("shift", torch.ones(8))
+
+    def forward(self, x):
+        self.shift.data = self.shift * 0.5
+        return self.linear(x + self.shift)
+
+
+def test_the_backend_refuses_other_memory():
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"sets a tensor's \.data") as raised:
+        torch.compile(Replacing(), backend="neap")(torch.randn(4, 8))
+    assert isinstance(getattr(raised.value, "inner_exception", raised.value), neap.torch.CannotTrace)

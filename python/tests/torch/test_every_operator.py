@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+from unittest import mock
 
 import pytest
 import torch
 from quick import QUICK
 from torch import nn
-from torch.testing._internal import common_methods_invocations as invocations
 from torch.utils import _pytree as pytree
 
 import neap.torch
+
+# PyTorch's own tests freeze the flags of its backends, for the whole process.
+with mock.patch.object(torch.backends, "disable_global_flags"):
+    from torch.testing._internal import common_methods_invocations as invocations
 
 SAMPLES = 4 if QUICK else 12
 # Operators of which samples may be refused.

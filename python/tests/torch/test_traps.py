@@ -63,6 +63,12 @@ def views_of_constants(m, h):
     return (h[:, None] @ CONSTANT.expand(8, 8, 8))[:, 0] * weights + (h[:4] @ rows.t()).sum() + CONSTANT[0].t()
 
 
+def reentrant_sum(m, h):
+    """The gradients from inside are added before the one from outside."""
+    inside = checkpoint(lambda t: torch.sin(t) * 3 + m.last(t) + t * t / 7, h, use_reentrant=True)
+    return inside * 0.3 + torch.tanh(h)
+
+
 BODIES = {
     "views of constants": views_of_constants,
     "another view of the operand": lambda m, h: h - h[:, :1],
@@ -74,6 +80,7 @@ BODIES = {
     "written by masks": written_by_masks,
     "dropout twice": lambda m, h: m.drop(torch.relu(m.drop(h))),
     "checkpoint with dropout": lambda m, h: checkpoint(lambda t: m.drop(torch.tanh(m.last(t))), h, use_reentrant=False),
+    "gradients of a reentrant checkpoint's argument": reentrant_sum,
     "index_put": lambda m, h: h.index_put((torch.tensor([0, 3]),), h[1:3], accumulate=True),
 }
 

@@ -93,6 +93,11 @@ def _mixed_apart(use: Use, tensors: list[torch.Tensor]) -> bool:
     return len(tensors) == 3 and apart and not use.autocast[0] and _mixed(use, tensors)
 
 
+def _by_autocast(use: Use, tensors: list[torch.Tensor]) -> bool:
+    """A kernel that calls operators which autocast casts, inside the kernel, too."""
+    return use.autocast[0]
+
+
 def _of_all(use: Use, tensors: list[torch.Tensor]) -> bool:
     """A reduction of all elements."""
     return len(use.rest) == 1
@@ -158,6 +163,12 @@ def _loss_of_values(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
     return tensors[0].new_empty(() if _is_reduced(use) else shape)
 
 
+def _grid(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
+    args, kwargs = pytree.tree_unflatten(use.rest, use.tree)
+    size = kwargs.get("size", args[1] if len(args) > 1 else None)
+    return tensors[0].new_empty((size[0], *size[2:], len(size) - 2), dtype=use.autocast[1])
+
+
 def _as_captured(use: Use, tensors: list[torch.Tensor]) -> torch.Tensor:
     return use.result(tensors)
 
@@ -215,6 +226,8 @@ _ROWS = (
     ),
     ("torch.nn.functional.binary_cross_entropy torch._C._nn.binary_cross_entropy", Rule(_mixed)),
     ("torch.nn.functional.linear", Rule(_mixed_apart, _product_and_sum, arguments="input weight bias")),
+    ("torch.nn.functional.bilinear torch.bilinear", Rule(_by_autocast, result=True)),
+    ("torch.nn.functional.affine_grid torch.affine_grid_generator", Rule(_by_autocast, result=True, like=_grid)),
     (
         "torch.nn.functional.cross_entropy",
         Rule(_of_weighted_classes, result=True, arguments="input target weight"),

@@ -37,6 +37,14 @@ def changed_afterwards(x, value, c):
     return filled * c + x + product.sum()
 
 
+def cast(f):
+    def inside(*operands):
+        with torch.autocast("cpu", HALF):
+            return f(*operands).float()
+
+    return inside
+
+
 def sampled(x):
     classes = distributions.Categorical(logits=x)
     return -classes.log_prob(classes.sample()) - classes.entropy()
@@ -88,6 +96,8 @@ EQUAL = {
         torch.func.vmap(lambda x: F.cross_entropy(x, torch.tensor([0, 1]), torch.ones(4) / 3, label_smoothing=0.1)), [R(3, 2, 4)], [],
     ),
     "a batch of maxima": (torch.func.vmap(lambda x: x.max()), [R(3, 8)], []),
+    "bilinear by autocast": (cast(lambda x, w: F.bilinear(x, x, w)), [R(6, 2), R(1, 2, 2)], []),
+    "affine_grid by autocast": (cast(lambda x: F.affine_grid(x, [4, 1, 5, 5])), [R(4, 2, 3)], []),
     "det": (torch.linalg.det, [R(5, 5)], []),
     "ctc": (
         lambda x, *rest: nn.CTCLoss()(x.log_softmax(2), *rest), [R(30, 4, 9)],

@@ -11,9 +11,7 @@ from torch.utils import _pytree as pytree
 import neap
 
 from .graph import Graph, View, is_check
-from .measure import Cost
-
-ALIGNMENT = 64
+from .measure import ALIGNMENT, Cost, aligned
 
 aten = torch.ops.aten
 
@@ -25,10 +23,6 @@ ELEMENTWISE = {
     aten.sigmoid_backward.default,
     aten.tanh_backward.default,
 }
-
-
-def aligned(size: int) -> int:
-    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
 @dataclasses.dataclass(slots=True)

@@ -369,7 +369,7 @@ class _Function(torch.autograd.Function):
         else:
             raise CannotTrace(
                 f"{use.name}: its gradients are differentiated again (create_graph=True), by a formula that a captured step "
-                "cannot repeat; compute this part without create_graph, or train without compile_step"
+                "cannot repeat; compute this part without create_graph, or train it in eager PyTorch"
             )
         results: list[Any] = [None] * len(tensors)
         for i, g in zip(use.wanted, found, strict=True):
@@ -394,7 +394,7 @@ def as_eager(function: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
     if function in _NORMS and forward_ad._current_level >= 0:
         raise CannotTrace(
             f"{function.__name__} in forward-mode differentiation (jvp): in a capture PyTorch computes its tangents by another formula, with "
-            "other last bits; train without compile_step"
+            "other last bits; train this part in eager PyTorch"
         )
     if function in _IN_PLACE:
         name = f"torch.Tensor.{_IN_PLACE[function]}"

@@ -27,6 +27,7 @@ FLOPS_PER_SECOND = 3e11
 BYTES_PER_SECOND = 2.5e10
 SECONDS_A_CALL = 5e-6
 
+ALIGNMENT = 64  # of allocations
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # after this time, a call does not run again
 CACHE_FILE = "torch-5.sqlite"  # the number changes with the format
@@ -188,9 +189,9 @@ def _lie_alike(stride: Sequence[int], view: View) -> bool:
     return 0 in view.size or all(n == 1 or a == b for n, a, b in zip(view.size, stride, view.stride, strict=True))
 
 
-def aligned(bytes: int) -> int:
+def aligned(size: int) -> int:
     """Returns the bytes that an allocation takes."""
-    return (bytes + 63) // 64 * 64
+    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
 def stand_in(view: View, device: torch.device, booleans: bool = True) -> torch.Tensor:

@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
+from fuzz_run import same
 from quick import QUICK
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -70,10 +71,6 @@ class Net(nn.Module):
 
 def optimizer(model):
     return torch.optim.SGD(model.parameters(), 1.0)
-
-
-def same(a, b):
-    return a.dtype == b.dtype and bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
 def eager(model):

@@ -1,10 +1,11 @@
 /* convolution [THREADS [ROUNDS [INSTRUCTION_SET [LANES [TYPE [NETWORK|IMAGES,INPUTS,OUTPUTS,SIDE...]]]]]]
  *
- * Times of 3x3 convolutions, pass by pass: our Winograd kernels beside oneDNN's Winograd and direct ones, in
- * turn, on the shapes of some networks or the one that is given. LANES: channels of a block, 0: channels
- * last. TYPE of the tensors: f32, bf16, or f16, of which oneDNN has none. Prints the least time of each in
- * milliseconds ("-": none exists), a star where `auto` takes ours, and the MB of workspace of the first
- * two. */
+ * Times of 3x3 convolutions, pass by pass: Winograd's beside direct ones, oneDNN's and our own, in turn, on
+ * the shapes of some networks or the one that is given. LANES: channels of a block, 0: channels last, which
+ * our own direct one needs. TYPE of the tensors: f32, bf16, or f16, of which oneDNN has none. Prints the
+ * least time of each in milliseconds ("-": none exists), a star where `auto` takes Winograd's, and the MB of
+ * its workspace.
+ */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "device/host.h"
+#include "kernel/cpu/direct_convolution.h"
 #include "kernel/cpu/dispatch.h"
 #include "kernel/cpu/onednn.h"
 #include "kernel/cpu/winograd.h"
@@ -32,7 +34,7 @@ static const struct shape shapes[] = {
     {"VGG-16", 8, 512, 512, 14},
 };
 
-enum { OURS, DNN_WINOGRAD, DNN_DIRECT, WAYS };
+enum { WINOGRAD, DNN_DIRECT, OWN_DIRECT, WAYS };
 static const char *const passes[] = {"forward", "data", "weights"};
 
 struct bench {
@@ -40,10 +42,12 @@ struct bench {
   struct dnn *dnn;
   int threads;
   neap_dtype storage;
-  enum dnn_pass pass;
+  enum convolution_pass pass;
   float *x, *w, *y, *workspace; /* x, w, y of that storage */
   struct winograd winograd;
-  const struct dnn_primitive *primitive[WAYS];
+  const struct dnn_primitive *primitive;
+  const struct direct_convolution *direct;
+  struct region region;
 };
 
 /* In memory as a session has it. */
@@ -70,31 +74,42 @@ static void release(float *values, int64_t count) {
   host_device.unmap(values, (size_t)count * sizeof *values);
 }
 
-static bool make(struct bench *b, const struct shape *s, int way, int64_t lanes) {
-  struct dnn_convolution c = {.pass = b->pass,
-                              .winograd = way == DNN_WINOGRAD,
-                              .source = {s->images, s->inputs, s->side, s->side},
-                              .destination = {s->images, s->outputs, s->side, s->side},
-                              .kernel = {s->outputs, s->inputs, 3, 3},
-                              .stride = 1,
-                              .dilation = 1,
-                              .groups = 1,
-                              .padding = {1, 1},
-                              .source_lanes = lanes > 0 ? lanes : s->inputs,
-                              .destination_lanes = lanes > 0 ? lanes : s->outputs,
-                              .blocks = lanes > 0,
-                              .bf16 = b->storage == NEAP_BF16};
+/* Makes the direct convolution of a way, and gives its workspace. */
+static bool make(struct bench *b, const struct shape *s, int way, int64_t lanes, size_t *bytes) {
+  const struct convolution c = {.pass = b->pass,
+                                .source = {s->images, s->inputs, s->side, s->side},
+                                .destination = {s->images, s->outputs, s->side, s->side},
+                                .kernel = {s->outputs, s->inputs, 3, 3},
+                                .stride = 1,
+                                .dilation = 1,
+                                .groups = 1,
+                                .padding = {1, 1},
+                                .source_lanes = lanes > 0 ? lanes : s->inputs,
+                                .destination_lanes = lanes > 0 ? lanes : s->outputs,
+                                .blocks = lanes > 0,
+                                .bf16 = b->storage == NEAP_BF16};
+  uint64_t workspace = 0;
   if (b->storage == NEAP_F16) return false;
-  return dnn_make_convolution(b->dnn, &c, NULL, &b->primitive[way]) == NEAP_OK;
+  if (way == OWN_DIRECT) {
+    if (direct_convolution_prepare(b->kernels, b->threads, &b->region, &c, &workspace, &b->direct) != NEAP_OK)
+      return false;
+    *bytes = workspace;
+    return true;
+  }
+  if (dnn_make_convolution(b->dnn, &c, NULL, &b->primitive) != NEAP_OK) return false;
+  *bytes = dnn_scratchpad_bytes(b->primitive);
+  return true;
 }
 
 static void run(const struct bench *b, int way) {
-  if (way != OURS)
-    dnn_run(b->primitive[way],
-            &(struct dnn_operands){.a = b->x, .b = b->w, .c = b->y, .scratchpad = b->workspace});
-  else if (b->pass == DNN_BACKWARD_WEIGHTS)
+  const struct convolution_operands o = {.a = b->x, .b = b->w, .c = b->y, .scratchpad = b->workspace};
+  if (way == DNN_DIRECT)
+    dnn_run(b->primitive, &o);
+  else if (way == OWN_DIRECT)
+    direct_convolution_run(b->direct, b->kernels, &o);
+  else if (b->pass == PASS_BACKWARD_WEIGHTS)
     winograd_backward_weights(&b->winograd, b->kernels, b->x, b->y, b->w, b->workspace);
-  else if (b->pass == DNN_FORWARD)
+  else if (b->pass == PASS_FORWARD)
     winograd_convolve(&b->winograd, b->kernels, b->x, b->w, NULL, NULL, b->y, b->workspace);
   else
     winograd_convolve(&b->winograd, b->kernels, b->y, b->w, NULL, NULL, b->x, b->workspace);
@@ -105,16 +120,14 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
                                b->storage},
                           y = {s->images, s->outputs, s->side, s->side, lanes > 0 ? lanes : s->outputs,
                                b->storage};
-  const bool there[WAYS] = {true, make(b, s, DNN_WINOGRAD, lanes), make(b, s, DNN_DIRECT, lanes)};
   struct winograd plans[WINOGRAD_PASSES];
   winograd_plan(x, y, 1, 1, b->threads, INFINITY, plans);
   b->winograd = plans[b->pass];
   size_t bytes[WAYS] = {winograd_workspace(&b->winograd)}, most = 0;
+  const bool there[WAYS] = {true, make(b, s, DNN_DIRECT, lanes, &bytes[DNN_DIRECT]),
+                            make(b, s, OWN_DIRECT, lanes, &bytes[OWN_DIRECT])};
   double best[WAYS] = {INFINITY, INFINITY, INFINITY};
-  for (int way = 0; way < WAYS; way++) {
-    if (way != OURS && there[way]) bytes[way] = dnn_scratchpad_bytes(b->primitive[way]);
-    most = bytes[way] > most ? bytes[way] : most;
-  }
+  for (int way = 0; way < WAYS; way++) most = bytes[way] > most ? bytes[way] : most;
   const int64_t words = (int64_t)(most / sizeof(float)) + 1;
   b->workspace = numbers(b, words);
   for (int round = 0; round <= rounds; round++)
@@ -134,8 +147,7 @@ static void measure(struct bench *b, const struct shape *s, int rounds, int64_t 
       printf(" %8.3f", best[way] * 1e3);
     else
       printf(" %8s", "-");
-  printf(" %c %7.2f %7.2f\n", winograd_pays(plans, speed) ? '*' : ' ', (double)bytes[OURS] * 1e-6,
-         (double)bytes[DNN_WINOGRAD] * 1e-6);
+  printf(" %c %7.2f\n", winograd_pays(plans, speed) ? '*' : ' ', (double)bytes[WINOGRAD] * 1e-6);
   fflush(stdout);
 }
 
@@ -145,7 +157,7 @@ static void measure_passes(struct bench *b, const struct shape *s, int rounds, i
   b->y = numbers(b, pixels * s->outputs);
   b->w = numbers(b, s->inputs * s->outputs * 9);
   for (int pass = 0; pass < 3; pass++) {
-    b->pass = (enum dnn_pass)pass;
+    b->pass = (enum convolution_pass)pass;
     measure(b, s, rounds, lanes);
   }
   release(b->x, pixels * s->inputs);
@@ -169,8 +181,8 @@ int main(int count, char **arguments) {
     if (strcmp(cpu_kernels_at(i)->name, set) == 0) b.kernels = cpu_kernels_at(i);
   omp_set_num_threads(b.threads);
   if (dnn_create(&b.dnn) != NEAP_OK) return 1;
-  printf("%d threads, %s, %s\n%-40s %8s %8s %8s  %8s %7s\n", b.threads, b.kernels->name, type, "", "ours",
-         "wino", "direct", "MB", "MB wino");
+  printf("%d threads, %s, %s\n%-40s %8s %8s %8s  %8s\n", b.threads, b.kernels->name, type, "", "winograd",
+         "oneDNN", "direct", "MB");
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     if (count <= 6 || strcmp(arguments[6], shapes[i].name) == 0)
       measure_passes(&b, &shapes[i], rounds, lanes);
@@ -180,5 +192,6 @@ int main(int count, char **arguments) {
       measure_passes(&b, &(struct shape){"", n, c, k, side}, rounds, lanes);
   }
   dnn_free(b.dnn);
+  region_free(&b.region);
   return 0;
 }

@@ -51,7 +51,9 @@ done
 expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min "${at_once[@]}" --json
 whole=$(field peak_bytes) resident=$(field resident_bytes)
 expect 0 "$neap" plan "${step[@]}" --processes 4 --budget min "${at_once[@]}" --shard all --json
-[ "$(field peak_bytes)" -lt $((whole * 3 / 4)) ] && [ "$(field resident_bytes)" -lt $((resident / 2)) ] || fail "shares of weights take no less"
+# Workspaces differ from processor to processor: the peak falls by nine tenths of what rests no more, or by more.
+shared=$((resident - $(field resident_bytes)))
+[ $((whole - $(field peak_bytes))) -ge $((shared * 9 / 10)) ] && [ "$shared" -gt $((resident / 2)) ] || fail "shares of weights take no less"
 expect 0 "$neap" plan "${step[@]}" --processes 4 --bandwidth 1GB --latency 0.001
 grep -q "each of 4 processes: 2 of 8 micro-batches of 2; it sends" out || fail "the plan does not tell what is sent: $(cat out)"
 expect 2 "$neap" plan "${step[@]}" --processes 3

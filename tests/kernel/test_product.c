@@ -1,10 +1,10 @@
-/* The products that take oneDNN's place where there is none: on every instruction set of this processor they
- * are those of plain loops, whatever the sizes, layouts, items and threads. */
+/* Products: on every instruction set of this processor they are those of plain loops, whatever the sizes,
+ * layouts, types, items and threads, and an element's bits are the same in every part of the result. */
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quantised.h"
 #include "kernel/cpu/dispatch.h"
 #include "testing.h"
 
@@ -26,15 +26,19 @@ static struct memory *make(void) {
   return m;
 }
 
-static void run(const struct cpu_kernels *k, const struct product *p, const struct memory *m,
-                const float *bias, int threads, float *c) {
-  void *workspace = malloc(k->product_workspace(p, threads));
+static void run(const struct cpu_kernels *k, struct product p, const struct memory *m, const float *bias,
+                int threads, float *c) {
+  const bool by_channel = p.a.kind == PRODUCT_WINDOWS && p.a.channels == 1 && p.columns == 1;
+  p.threads = threads;
+  p.biased = bias != NULL;
+  void *workspace = malloc(by_channel ? k->channel_product_workspace(&p) : k->product_workspace(&p));
   assert_non_null(workspace);
-  const int usual = omp_get_max_threads();
-  omp_set_num_threads(threads);
+  const struct product_operands o = {m->a, m->b, bias, p.add ? c : NULL, c};
   memcpy(c, m->c, sizeof m->c);
-  k->product(p, m->a, m->b, bias, c, workspace);
-  omp_set_num_threads(usual);
+  if (by_channel)
+    k->channel_product(&p, &o, workspace);
+  else
+    k->product(&p, &o, workspace);
   free(workspace);
 }
 
@@ -43,8 +47,8 @@ static void compare(const struct product *p, const struct memory *m, const float
   float *one = malloc(sizeof m->c), *three = malloc(sizeof m->c);
   assert_true(one != NULL && three != NULL);
   for (int i = 0; cpu_kernels_at(i) != NULL; i++) {
-    run(cpu_kernels_at(i), p, m, bias, 1, one);
-    run(cpu_kernels_at(i), p, m, bias, 3, three);
+    run(cpu_kernels_at(i), *p, m, bias, 1, one);
+    run(cpu_kernels_at(i), *p, m, bias, 3, three);
     assert_memory_equal(one, three, sizeof m->c);
     for (int j = 0; j < MOST; j++)
       assert_true(fabsf(one[j] - m->wanted[j]) <= 1e-4f * (1 + fabsf(m->wanted[j])));
@@ -156,8 +160,160 @@ static void test_convolutions(void **state) {
   windows_case(37, 1, 1); /* each channel alone */
 }
 
+/* A product of matrices of any types: a [ROWS, depth], or [depth, ROWS] if turned, b [depth, COLUMNS] or its
+ * transpose. */
+enum { ROWS = 230, COLUMNS = 96, DEEPEST = 768 };
+struct typed_case {
+  const struct cpu_kernels *kernels;
+  neap_dtype a_type, b_type, c_type;
+  bool a_turned, b_transposed, add;
+  int64_t depth;
+  float a[ROWS * DEEPEST], b[COLUMNS * DEEPEST]; /* what the operands hold */
+  unsigned char a_stored[sizeof(float) * ROWS * DEEPEST], b_stored[sizeof(float) * COLUMNS * DEEPEST];
+};
+
+/* Stores values as a type, and reads back what the type holds of them. */
+static void store_as(neap_dtype type, int64_t row, int64_t count, float *values, void *stored) {
+  if (!dtype_is_quantised(type)) {
+    cpu_kernels_at(0)->narrow(type, count, values, stored);
+    cpu_kernels_at(0)->widen(type, count, stored, values);
+    return;
+  }
+  if (can_quantise(type)) {
+    assert_int_equal(quantise(type, "b", row, count, values, stored), NEAP_OK);
+  } else { /* any numbers, with scales of 1/16 */
+    unsigned char *bytes = stored;
+    const size_t size = (size_t)dtype_bytes(type, 256);
+    for (size_t i = 0; i < (size_t)dtype_bytes(type, (uint64_t)count); i++)
+      bytes[i] = (unsigned char)(i * 37 % 253);
+    for (int64_t i = 0; i < count / 256; i++) {
+      const uint16_t scale = 0x2C00;
+      memcpy(bytes + (size_t)i * size + (type == NEAP_Q6_K ? offsetof(struct q6_k, scale) : 0), &scale,
+             sizeof scale);
+      if (type != NEAP_Q6_K)
+        memcpy(bytes + (size_t)i * size + offsetof(struct q4_k, least), &scale, sizeof scale);
+    }
+  }
+  dequantise(type, count, stored, values);
+}
+
+static void fill_case(struct typed_case *t) {
+  const int64_t a_count = ROWS * t->depth, b_count = COLUMNS * t->depth;
+  for (int64_t i = 0; i < a_count; i++) t->a[i] = (float)(i * 7919 % 10007) / 5003 - 1;
+  for (int64_t i = 0; i < b_count; i++) t->b[i] = (float)(i * 6007 % 9973) / 4986 - 1;
+  store_as(t->a_type, t->depth, a_count, t->a, t->a_stored);
+  store_as(t->b_type, t->b_transposed ? t->depth : COLUMNS, b_count, t->b, t->b_stored);
+}
+
+/* Multiplies some rows and columns from the given ones on, into c [rows, columns], whose elements were 0.25
+ * if added to. */
+static void multiply_part(const struct typed_case *t, neap_dtype b_type, const void *b, int64_t row,
+                          int64_t rows, int64_t column, int64_t columns, int threads, void *c) {
+  struct product p = {.rank = 1,
+                      .dims = {1},
+                      .rows = rows,
+                      .columns = columns,
+                      .depth = t->depth,
+                      .a = t->a_turned ? matrix(ROWS, 1) : matrix(t->depth, 1),
+                      .b = t->b_transposed ? matrix(1, t->depth) : matrix(COLUMNS, 1),
+                      .c = matrix(columns, 1),
+                      .a_turned = t->a_turned,
+                      .add = t->add,
+                      .threads = threads};
+  p.a.storage = t->a_type;
+  p.b.storage = b_type;
+  p.c.storage = t->c_type;
+  void *workspace = malloc(t->kernels->product_workspace(&p) + 1);
+  assert_non_null(workspace);
+  float *before = malloc((size_t)(rows * columns) * sizeof *before);
+  assert_non_null(before);
+  for (int64_t i = 0; i < rows * columns; i++) before[i] = 0.25f;
+  t->kernels->narrow(t->c_type, rows * columns, before, c);
+  free(before);
+  const uint64_t a_first = (uint64_t)(t->a_turned ? row : row * t->depth),
+                 b_first = (uint64_t)(t->b_transposed ? column * t->depth : column);
+  const struct product_operands o = {.a = t->a_stored + dtype_bytes(t->a_type, a_first),
+                                     .b = (const unsigned char *)b + dtype_bytes(b_type, b_first),
+                                     .addend = t->add ? c : NULL,
+                                     .c = c};
+  t->kernels->product(&p, &o, workspace);
+  free(workspace);
+}
+
+/* Compares parts of the result with the whole, and the whole with sums in double. */
+static void compare_parts(struct typed_case *t) {
+  static const int64_t counts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,  11,  12,  13,  14, 23,
+                                   24, 25, 36, 47, 48, 49, 71, 96, 97, 144, 191, 192, 193, 229};
+  const size_t size = (size_t)dtype_bytes(t->c_type, 1);
+  unsigned char *whole = malloc(ROWS * COLUMNS * size), *part = malloc(ROWS * COLUMNS * size);
+  float *wide = malloc(ROWS * COLUMNS * sizeof *wide);
+  assert_true(whole != NULL && part != NULL && wide != NULL);
+  multiply_part(t, t->b_type, t->b_stored, 0, ROWS, 0, COLUMNS, 2, whole);
+  t->kernels->widen(t->c_type, ROWS * COLUMNS, whole, wide);
+  const bool pairs = t->kernels->multiplies_pairs() && t->a_type == NEAP_BF16 && t->b_type != NEAP_F32;
+  const double rounding =
+      (pairs ? 0x1p-8 : 0) + (t->c_type == NEAP_F32 ? 0 : 0x1p-8) + 0x1p-24 * (double)(t->depth + 2);
+  for (int64_t r = 0; r < ROWS; r += 29)
+    for (int64_t n = 0; n < COLUMNS; n++) {
+      double sum = t->add ? 0.25 : 0, size_of_terms = fabs(sum);
+      for (int64_t k = 0; k < t->depth; k++) {
+        const double term = (double)t->a[t->a_turned ? k * ROWS + r : r * t->depth + k] *
+                            (double)t->b[t->b_transposed ? n * t->depth + k : k * COLUMNS + n];
+        sum += term;
+        size_of_terms += fabs(term);
+      }
+      assert_true(fabs((double)wide[r * COLUMNS + n] - sum) <= rounding * size_of_terms);
+    }
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    const int64_t rows = counts[i], row = i % 2 == 0 ? 0 : ROWS - rows;
+    multiply_part(t, t->b_type, t->b_stored, row, rows, 0, COLUMNS, 1 + (int)(i % 3), part);
+    assert_memory_equal(part, whole + (size_t)(row * COLUMNS) * size, (size_t)(rows * COLUMNS) * size);
+  }
+  for (int64_t column = 0; column < COLUMNS && (t->b_transposed || !dtype_is_quantised(t->b_type));
+       column += 31) {
+    const int64_t columns = column == 0 ? 5 : COLUMNS - column;
+    multiply_part(t, t->b_type, t->b_stored, 7, 40, column, columns, 2, part);
+    for (int64_t r = 0; r < 40; r++)
+      assert_memory_equal(part + (size_t)(r * columns) * size,
+                          whole + (size_t)((7 + r) * COLUMNS + column) * size, (size_t)columns * size);
+  }
+  /* Blocks give what their numbers give. */
+  if (dtype_is_quantised(t->b_type) && !pairs) {
+    multiply_part(t, NEAP_F32, t->b, 0, ROWS, 0, COLUMNS, 1, part);
+    assert_memory_equal(part, whole, ROWS * COLUMNS * size);
+  }
+  free(whole);
+  free(part);
+  free(wide);
+}
+
+static void test_parts(void **state) {
+  (void)state;
+  static const neap_dtype types[] = {NEAP_F32,  NEAP_BF16, NEAP_F16,  NEAP_Q8_0, NEAP_Q4_0,
+                                     NEAP_Q4_1, NEAP_Q5_0, NEAP_Q5_1, NEAP_Q4_K, NEAP_Q5_K,
+                                     NEAP_Q6_K, NEAP_NF4,  NEAP_I8};
+  static const int64_t depths[] = {1, 64, 255, 256, 257, 320, 768};
+  struct typed_case *t = malloc(sizeof *t);
+  assert_non_null(t);
+  for (int k = 0; (t->kernels = cpu_kernels_at(k)) != NULL; k++)
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+      for (size_t j = 0; j < sizeof depths / sizeof *depths; j++)
+        for (int kind = 0; kind < 8; kind++) {
+          t->b_type = types[i];
+          t->a_type = types[(i + (size_t)kind) % 3];
+          t->c_type = types[(i + j + (size_t)kind) % 3];
+          t->depth = depths[j];
+          t->a_turned = kind & 1, t->b_transposed = kind & 2, t->add = kind & 4;
+          const int64_t row = t->b_transposed ? t->depth : COLUMNS;
+          if (dtype_is_quantised(t->b_type) && row % dtype_rows[t->b_type].block_elements != 0) continue;
+          fill_case(t);
+          compare_parts(t);
+        }
+  free(t);
+}
+
 int run_test_product(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain_matrices),
-                                     cmocka_unit_test(test_convolutions)};
+                                     cmocka_unit_test(test_convolutions), cmocka_unit_test(test_parts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
-/* Convolutions, matrix products and packed weights: oneDNN's, and Winograd's convolution. */
+/* Convolutions and packed weights: Winograd's convolution, oneDNN's direct ones, and direct ones of our own
+ * where oneDNN has none that is fast and takes no memory. */
 #include <string.h>
 
+#include "kernel/cpu/direct_convolution.h"
 #include "kernel/cpu/operator.h"
 #include "kernel/cpu/typed.h"
 #include "kernel/cpu/winograd.h"
@@ -19,7 +21,7 @@ static double volume(const int64_t dims[4], neap_dtype storage) {
  * be a tenth of that, or a third of what the convolution's tensors and kernels leave of it. With more, least
  * budgets of micro-batches rise by a tenth; with less, steps of WRN-28-2 in micro-batches of 10 take half as
  * long again. */
-static double most_workspace(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage) {
+static double most_workspace(const struct cpu *cpu, const struct convolution *c, neap_dtype storage) {
   const double operands =
       volume(c->source, storage) + volume(c->destination, storage) + volume(c->kernel, storage);
   const double least = cpu->largest_node / 10, left = (cpu->largest_node - operands) / 3;
@@ -29,13 +31,12 @@ static double most_workspace(const struct cpu *cpu, const struct dnn_convolution
 /* Returns true if Winograd is to be used, the same for all three passes of a convolution, so that they share
  * the order of the kernels. Depends on the shapes of the graph, the processor and the number of threads, not
  * on plan, variant or budget, as the last bits depend on it. */
-static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
+static bool wants_winograd(const struct cpu *cpu, const struct convolution *c, neap_dtype storage,
                            struct winograd *w) {
-  static const enum winograd_pass passes[] = {[DNN_FORWARD] = WINOGRAD_FORWARD,
-                                              [DNN_BACKWARD_DATA] = WINOGRAD_BACKWARD_DATA,
-                                              [DNN_BACKWARD_WEIGHTS] = WINOGRAD_BACKWARD_WEIGHTS};
-  if (cpu->convolution == NEAP_CONV_DIRECT || c->plain || c->stride != 1 || c->dilation != 1 ||
-      c->groups != 1)
+  static const enum winograd_pass passes[] = {[PASS_FORWARD] = WINOGRAD_FORWARD,
+                                              [PASS_BACKWARD_DATA] = WINOGRAD_BACKWARD_DATA,
+                                              [PASS_BACKWARD_WEIGHTS] = WINOGRAD_BACKWARD_WEIGHTS};
+  if (cpu->convolution == NEAP_CONV_DIRECT || c->stride != 1 || c->dilation != 1 || c->groups != 1)
     return false;
   const struct activation x = activation_in(c->source, c->source_lanes, storage),
                           y = activation_in(c->destination, c->destination_lanes, storage);
@@ -47,8 +48,8 @@ static bool wants_winograd(const struct cpu *cpu, const struct dnn_convolution *
   return cpu->convolution == NEAP_CONV_WINOGRAD || (fit && winograd_pays(plans, speed));
 }
 
-/* Makes the kernel. NEAP_UNSUPPORTED: only f32 in parts is left. */
-static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, neap_dtype storage,
+/* Makes Winograd's or oneDNN's convolution. */
+static neap_status make(struct cpu *cpu, const struct convolution *c, neap_dtype storage,
                         struct preparation *p, struct cpu_kernel *kernel) {
   struct winograd winograd;
   if (wants_winograd(cpu, c, storage, &winograd)) {
@@ -66,24 +67,24 @@ static neap_status make(struct cpu *cpu, const struct dnn_convolution *c, neap_d
 }
 
 /* A pass of oneDNN's, its operands, and where their formats go. */
-struct convolution {
-  enum dnn_pass pass;
+struct wanted {
+  enum convolution_pass pass;
   const struct tensor *x, *w, *y;
   struct memory_format *source, *destination;
 };
 
-static struct dnn_convolution describe(const struct convolution *wanted, const struct node *node) {
+static struct convolution describe(const struct wanted *wanted, const struct node *node) {
   const struct conv_attributes *a = &node->attributes.conv;
-  const bool forward = node->op == OP_CONV, exchanged = !forward && wanted->pass == DNN_FORWARD;
-  struct dnn_convolution c = {.pass = wanted->pass,
-                              .bias = forward && node->inputs[CONV_BIAS] != NO_TENSOR,
-                              .addend = exchanged || (forward && node->inputs[CONV_ADDEND] != NO_TENSOR),
-                              .exchanged = exchanged,
-                              .bf16 = wanted->x->dtype == NEAP_BF16,
-                              .stride = a->stride,
-                              .padding = {a->padding[0], a->padding[1]},
-                              .dilation = a->dilation,
-                              .groups = a->groups};
+  const bool forward = node->op == OP_CONV, exchanged = !forward && wanted->pass == PASS_FORWARD;
+  struct convolution c = {.pass = wanted->pass,
+                          .bias = forward && node->inputs[CONV_BIAS] != NO_TENSOR,
+                          .addend = exchanged || (forward && node->inputs[CONV_ADDEND] != NO_TENSOR),
+                          .exchanged = exchanged,
+                          .bf16 = wanted->x->dtype == NEAP_BF16,
+                          .stride = a->stride,
+                          .padding = {a->padding[0], a->padding[1]},
+                          .dilation = a->dilation,
+                          .groups = a->groups};
   memcpy(c.source, wanted->x->dims, sizeof c.source);
   memcpy(c.destination, wanted->y->dims, sizeof c.destination);
   memcpy(c.kernel, wanted->w->dims, sizeof c.kernel);
@@ -94,46 +95,47 @@ static struct dnn_convolution describe(const struct convolution *wanted, const s
   return c;
 }
 
-/* Makes the primitive in the formats that the graph prefers, else in channels last, else row-major: the first
- * that oneDNN has a fast kernel for. Where it has none, as on most processors but x86-64, its plain one has
- * to do; of 16 bits it has none, since f32 piece by piece is better. */
-static neap_status choose_convolution(struct cpu *cpu, const struct convolution *wanted,
-                                      const struct node *node, struct preparation *p,
-                                      struct cpu_kernel *kernel) {
-  const struct tensor *x = wanted->x, *w = wanted->w, *y = wanted->y;
+/* Makes the kernel in the formats that the graph prefers, else in channels last, else row-major: the first in
+ * which Winograd's or oneDNN's convolution is there. If none is, takes our own; of 16 bits it takes none,
+ * since f32 piece by piece is better. */
+static neap_status choose_convolution(struct cpu *cpu, const struct wanted *wanted, const struct node *node,
+                                      struct preparation *p, struct cpu_kernel *kernel) {
+  const struct tensor *x = wanted->x, *y = wanted->y;
   const neap_dtype storage = x->dtype;
-  struct dnn_convolution c = describe(wanted, node);
+  struct convolution c = describe(wanted, node);
   const struct memory_format last[2] = {{.lanes = x->dims[1]}, {.lanes = y->dims[1]}};
   const struct {
     struct memory_format source, destination;
-    bool plain;
   } choices[] = {
-      {preferred_format(cpu, x), preferred_format(cpu, y), false},
-      {last[0], last[1], false},
-      {ROW_MAJOR, ROW_MAJOR, false},
-      {last[0], last[1], true},
-  };
+      {preferred_format(cpu, x), preferred_format(cpu, y)}, {last[0], last[1]}, {ROW_MAJOR, ROW_MAJOR}};
   neap_status status = NEAP_UNSUPPORTED;
-  for (size_t i = 0; i < sizeof choices / sizeof *choices && !(storage != NEAP_F32 && choices[i].plain);
-       i++) {
-    c.plain = choices[i].plain;
+  for (size_t i = 0; i < sizeof choices / sizeof *choices && status == NEAP_UNSUPPORTED; i++) {
     c.source_lanes = choices[i].source.lanes;
     c.destination_lanes = choices[i].destination.lanes;
     c.blocks = choices[i].source.blocks || choices[i].destination.blocks;
-    status = make(cpu, &c, storage, p, kernel);
-    if (status == NEAP_UNSUPPORTED) continue;
     *wanted->source = choices[i].source;
     *wanted->destination = choices[i].destination;
-    return status;
+    status = make(cpu, &c, storage, p, kernel);
   }
-  return neap_fail(status, "oneDNN has no kernel for [%lld, %lld, %lld, %lld] and [%lld, %lld, %lld, %lld]",
-                   (long long)x->dims[0], (long long)x->dims[1], (long long)x->dims[2], (long long)x->dims[3],
-                   (long long)w->dims[0], (long long)w->dims[1], (long long)w->dims[2],
-                   (long long)w->dims[3]);
+  if (status != NEAP_UNSUPPORTED || storage != NEAP_F32) return status;
+  c.source_lanes = x->dims[1];
+  c.destination_lanes = y->dims[1];
+  c.blocks = false;
+  *wanted->source = last[0];
+  *wanted->destination = last[1];
+  return direct_convolution_prepare(cpu->kernels, cpu->threads, p->region, &c, &p->workspace,
+                                    &kernel->direct);
+}
+
+/* Runs a direct convolution. */
+static neap_status convolve(const struct cpu_kernel *k, const struct convolution_operands *operands) {
+  if (k->direct == NULL) return dnn_run(k->primitive, operands);
+  direct_convolution_run(k->direct, k->kernels, operands);
+  return NEAP_OK;
 }
 
 static struct memory_format weights_format(const struct cpu_kernel *kernel) {
-  const struct dnn_layout *packed = kernel->winograd == NULL ? dnn_weights(kernel->primitive) : NULL;
+  const struct dnn_layout *packed = kernel->primitive != NULL ? dnn_weights(kernel->primitive) : NULL;
   return packed == NULL ? ROW_MAJOR : (struct memory_format){.packed = packed};
 }
 
@@ -161,11 +163,11 @@ static neap_status run_conv(const struct kernel *kernel, void *const *in, void *
     return NEAP_OK;
   }
   begin_sum(k, in[CONV_ADDEND], out[0]);
-  return dnn_run(k->primitive, &(struct dnn_operands){.a = in[CONV_X],
-                                                      .b = in[CONV_WEIGHTS],
-                                                      .c = out[0],
-                                                      .bias = in[CONV_BIAS],
-                                                      .scratchpad = workspace});
+  return convolve(k, &(struct convolution_operands){.a = in[CONV_X],
+                                                    .b = in[CONV_WEIGHTS],
+                                                    .c = out[0],
+                                                    .bias = in[CONV_BIAS],
+                                                    .scratchpad = workspace});
 }
 
 CPU_OPERATOR(conv, TYPE_F32, .alike = TYPES_HALF) {
@@ -173,8 +175,8 @@ CPU_OPERATOR(conv, TYPE_F32, .alike = TYPES_HALF) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(choose_convolution(cpu, &(struct convolution){DNN_FORWARD, x, w, y, &p->inputs[0], &p->outputs[0]},
-                         node, p, &kernel));
+  TRY(choose_convolution(cpu, &(struct wanted){PASS_FORWARD, x, w, y, &p->inputs[0], &p->outputs[0]}, node, p,
+                         &kernel));
   p->inputs[1] = weights_format(&kernel);
   p->inputs[CONV_ADDEND] = p->outputs[0];
   p->inputs[CONV_BIAS] = ROW_MAJOR;
@@ -188,10 +190,9 @@ static neap_status run_product_backward_data(const struct kernel *kernel, void *
   (void)context;
   const struct cpu_kernel *k = cpu_kernel(kernel);
   begin_sum(k, in[CONV_BACK_ADDEND], out[0]);
-  return dnn_run(k->primitive, &(struct dnn_operands){.a = in[CONV_BACK_GRADIENT],
-                                                      .b = in[CONV_BACK_WEIGHTS],
-                                                      .c = out[0],
-                                                      .scratchpad = workspace});
+  return convolve(
+      k, &(struct convolution_operands){
+             .a = in[CONV_BACK_GRADIENT], .b = in[CONV_BACK_WEIGHTS], .c = out[0], .scratchpad = workspace});
 }
 
 /* Inputs w, dy -> dx; oneDNN's operands are dx, w, dy. */
@@ -203,8 +204,8 @@ static neap_status run_backward_data(const struct kernel *kernel, void *const *i
     winograd_convolve(k->winograd, k->kernels, in[1], in[0], NULL, NULL, out[0], workspace);
     return NEAP_OK;
   }
-  return dnn_run(k->primitive,
-                 &(struct dnn_operands){.a = out[0], .b = in[0], .c = in[1], .scratchpad = workspace});
+  return convolve(
+      k, &(struct convolution_operands){.a = out[0], .b = in[0], .c = in[1], .scratchpad = workspace});
 }
 
 CPU_OPERATOR(conv_backward_data, TYPE_F32, .alike = TYPES_HALF) {
@@ -216,11 +217,11 @@ CPU_OPERATOR(conv_backward_data, TYPE_F32, .alike = TYPES_HALF) {
   const bool sum = node->inputs[CONV_BACK_ADDEND] != NO_TENSOR;
   struct cpu_kernel kernel = {0};
   if (sum)
-    TRY(choose_convolution(cpu, &(struct convolution){DNN_FORWARD, dy, w, dx, of_dy, &p->outputs[0]}, node, p,
+    TRY(choose_convolution(cpu, &(struct wanted){PASS_FORWARD, dy, w, dx, of_dy, &p->outputs[0]}, node, p,
                            &kernel));
   else
-    TRY(choose_convolution(cpu, &(struct convolution){DNN_BACKWARD_DATA, dx, w, dy, &p->outputs[0], of_dy},
-                           node, p, &kernel));
+    TRY(choose_convolution(cpu, &(struct wanted){PASS_BACKWARD_DATA, dx, w, dy, &p->outputs[0], of_dy}, node,
+                           p, &kernel));
   p->inputs[CONV_BACK_WEIGHTS] = weights_format(&kernel);
   p->inputs[CONV_BACK_ADDEND] = p->outputs[0];
   kernel.b = activation_of(dx, p->outputs[0]);
@@ -236,8 +237,8 @@ static neap_status run_backward_weights(const struct kernel *kernel, void *const
     winograd_backward_weights(k->winograd, k->kernels, in[0], in[1], out[0], workspace);
     return NEAP_OK;
   }
-  return dnn_run(k->primitive,
-                 &(struct dnn_operands){.a = in[0], .b = out[0], .c = in[1], .scratchpad = workspace});
+  return convolve(
+      k, &(struct convolution_operands){.a = in[0], .b = out[0], .c = in[1], .scratchpad = workspace});
 }
 
 CPU_OPERATOR(conv_backward_weights, TYPE_F32, .alike = TYPES_HALF) {
@@ -246,7 +247,7 @@ CPU_OPERATOR(conv_backward_weights, TYPE_F32, .alike = TYPES_HALF) {
                       *dw = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
   TRY(choose_convolution(cpu,
-                         &(struct convolution){DNN_BACKWARD_WEIGHTS, x, dw, dy, &p->inputs[0], &p->inputs[1]},
+                         &(struct wanted){PASS_BACKWARD_WEIGHTS, x, dw, dy, &p->inputs[0], &p->inputs[1]},
                          node, p, &kernel));
   p->outputs[0] = weights_format(&kernel);
   return cpu_finish(cpu, p, run_backward_weights, kernel);
@@ -263,8 +264,8 @@ static neap_status run_conv_transposed(const struct kernel *kernel, void *const 
     winograd_convolve(k->winograd, k->kernels, in[0], in[1], in[2], NULL, out[0], workspace);
     return NEAP_OK;
   }
-  TRY(dnn_run(k->primitive,
-              &(struct dnn_operands){.a = out[0], .b = in[1], .c = in[0], .scratchpad = workspace}));
+  TRY(convolve(k,
+               &(struct convolution_operands){.a = out[0], .b = in[1], .c = in[0], .scratchpad = workspace}));
   if (in[2] != NULL) k->kernels->bias_add(k->b, in[2], out[0]);
   return NEAP_OK;
 }
@@ -273,8 +274,7 @@ CPU_OPERATOR(conv_transposed, TYPE_F32, .alike = TYPES_HALF) {
   const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]),
                       *y = tensor(graph, node->outputs[0]);
   struct cpu_kernel kernel = {0};
-  TRY(choose_convolution(state,
-                         &(struct convolution){DNN_BACKWARD_DATA, y, w, x, &p->outputs[0], &p->inputs[0]},
+  TRY(choose_convolution(state, &(struct wanted){PASS_BACKWARD_DATA, y, w, x, &p->outputs[0], &p->inputs[0]},
                          node, p, &kernel));
   RETURN_IF(kernel.primitive != NULL && x->dtype != NEAP_F32 && node->inputs[2] != NO_TENSOR,
             NEAP_UNSUPPORTED, "a transposed convolution of 16 bits has no kernel that adds a bias");
@@ -284,138 +284,13 @@ CPU_OPERATOR(conv_transposed, TYPE_F32, .alike = TYPES_HALF) {
   return cpu_finish(state, p, run_conv_transposed, kernel);
 }
 
-/* ---- Linear ---- */
-
-static neap_status run_linear(const struct kernel *kernel, void *const *in, void *const *out, void *workspace,
-                              const struct run_context *context) {
-  (void)context;
-  return dnn_run(
-      cpu_kernel(kernel)->primitive,
-      &(struct dnn_operands){.a = in[0], .b = in[1], .c = out[0], .bias = in[2], .scratchpad = workspace});
-}
-
-/* c = a b with both inputs in this order. */
-static neap_status run_product(const struct kernel *kernel, void *const *in, void *const *out,
-                               void *workspace, const struct run_context *context) {
-  (void)context;
-  return dnn_run(cpu_kernel(kernel)->primitive,
-                 &(struct dnn_operands){.a = in[0], .b = in[1], .c = out[0], .scratchpad = workspace});
-}
-
-/* dx = dy w from inputs w, dy; dw = dy^T x from inputs x, dy. */
-static neap_status run_product_swapped(const struct kernel *kernel, void *const *in, void *const *out,
-                                       void *workspace, const struct run_context *context) {
-  return run_product(kernel, (void *const[]){in[1], in[0]}, out, workspace, context);
-}
-
-static void all_row_major(const struct node *node, struct preparation *p) {
-  for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
-}
-
-static neap_status prepare_product(struct cpu *cpu, const struct node *node, struct preparation *p,
-                                   kernel_run *run, struct dnn_matmul m) {
-  struct cpu_kernel kernel = {0};
-  all_row_major(node, p);
-  TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
-  p->workspace = dnn_scratchpad_bytes(kernel.primitive);
-  return cpu_finish(cpu, p, run, kernel);
-}
-
-CPU_OPERATOR(linear, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
-  const struct tensor *x = tensor(graph, node->inputs[0]), *w = tensor(graph, node->inputs[1]);
-  all_row_major(node, p);
-  if (dtype_is_quantised(w->dtype))
-    return prepare_linear_panels(state, x, w, node->inputs[2] != NO_TENSOR, p);
-  return prepare_product(state, node, p, run_linear,
-                         (struct dnn_matmul){.m = x->dims[0],
-                                             .n = w->dims[0],
-                                             .k = w->dims[1],
-                                             .b_transposed = true,
-                                             .bf16 = x->dtype == NEAP_BF16,
-                                             .bias = node->inputs[2] != NO_TENSOR});
-}
-
-CPU_OPERATOR(linear_backward_data, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
-  const struct tensor *w = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  all_row_major(node, p);
-  if (dtype_is_quantised(w->dtype)) return prepare_backward_panels(state, w, dy, p);
-  return prepare_product(
-      state, node, p, run_product_swapped,
-      (struct dnn_matmul){.m = dy->dims[0], .n = w->dims[1], .k = w->dims[0], .bf16 = w->dtype == NEAP_BF16});
-}
-
-/* dw = addend + dy^T x. Only the first part of the rows gets an addend. */
-static neap_status run_linear_backward_weights(const struct kernel *kernel, void *const *in, void *const *out,
-                                               void *workspace, const struct run_context *context) {
-  const struct cpu_kernel *k = cpu_kernel(kernel);
-  const struct tensor *dw = kernel_output(kernel, 0);
-  if (in[2] == NULL) return run_product_swapped(kernel, in, out, workspace, context);
-  const neap_dtype storage = dw->dtype;
-  if (in[2] != out[0])
-    k->kernels->convert(dw->elements, (struct stored){storage, in[2]}, (struct stored){storage, out[0]});
-  return dnn_run(k->adding,
-                 &(struct dnn_operands){.a = in[1], .b = in[0], .c = out[0], .scratchpad = workspace});
-}
-
-CPU_OPERATOR(linear_backward_weights, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
-  struct cpu *cpu = state;
-  struct cpu_kernel kernel = {0};
-  const struct tensor *x = tensor(graph, node->inputs[0]), *dy = tensor(graph, node->inputs[1]);
-  struct dnn_matmul m = {.m = dy->dims[1],
-                         .n = x->dims[1],
-                         .k = x->dims[0],
-                         .a_transposed = true,
-                         .bf16 = x->dtype == NEAP_BF16};
-  if (node_input(graph, node, 2) == NULL) return prepare_product(cpu, node, p, run_product_swapped, m);
-  all_row_major(node, p);
-  TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.primitive));
-  m.addend = true;
-  TRY(dnn_make_matmul(cpu->dnn, &m, &kernel.adding));
-  const uint64_t plain = dnn_scratchpad_bytes(kernel.primitive), adding = dnn_scratchpad_bytes(kernel.adding);
-  p->workspace = plain > adding ? plain : adding;
-  return cpu_finish(cpu, p, run_linear_backward_weights, kernel);
-}
-
-/* ---- Batches of products ---- */
-
-static int64_t batch_of(const struct tensor *t) {
-  return t->elements / (t->dims[t->rank - 2] * t->dims[t->rank - 1]);
-}
-
-/* Equal dimensions of batches become one; rows of one matrix each become rows of one matrix. */
-CPU_OPERATOR(matmul, TYPE_F32, .alike = TYPE_BF16, .multiplies = true) {
-  const struct tensor *a = tensor(graph, node->inputs[0]), *b = tensor(graph, node->inputs[1]),
-                      *y = tensor(graph, node->outputs[0]);
-  const struct matmul_attributes *flags = &node->attributes.matmul;
-  struct dnn_matmul m = {.m = y->dims[y->rank - 2],
-                         .n = y->dims[y->rank - 1],
-                         .k = a->dims[a->rank - (flags->a_transposed ? 2 : 1)],
-                         .a_transposed = flags->a_transposed,
-                         .b_transposed = flags->b_transposed,
-                         .bf16 = a->dtype == NEAP_BF16};
-  if (batch_of(b) == 1 && !m.a_transposed) {
-    m.m *= batch_of(a);
-  } else if (batch_of(a) == batch_of(b) && batch_of(a) == batch_of(y)) {
-    m.batch_rank = batch_of(y) > 1;
-    m.a_batch[0] = m.b_batch[0] = batch_of(y);
-  } else {
-    m.batch_rank = y->rank - 2;
-    for (int32_t i = 0; i < m.batch_rank; i++) {
-      const int32_t at_a = i - (y->rank - a->rank), at_b = i - (y->rank - b->rank);
-      m.a_batch[i] = at_a >= 0 ? a->dims[at_a] : 1;
-      m.b_batch[i] = at_b >= 0 ? b->dims[at_b] : 1;
-    }
-  }
-  return prepare_product(state, node, p, run_product, m);
-}
-
 /* ---- Reorder ---- */
 
 static neap_status run_packed_reorder(const struct kernel *kernel, void *const *in, void *const *out,
                                       void *workspace, const struct run_context *context) {
   (void)context;
   return dnn_run(cpu_kernel(kernel)->primitive,
-                 &(struct dnn_operands){.a = in[0], .c = out[0], .scratchpad = workspace});
+                 &(struct convolution_operands){.a = in[0], .c = out[0], .scratchpad = workspace});
 }
 
 static neap_status run_reorder(const struct kernel *kernel, void *const *in, void *const *out,

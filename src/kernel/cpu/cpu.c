@@ -116,6 +116,8 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
   const struct cpu_kernel *state = cpu_kernel(kernel);
   if (state->primitive != NULL)
     dnn_describe(state->primitive, text, size);
+  else if (state->product != NULL || state->direct != NULL)
+    snprintf(text, size, "product %s", state->kernels->name);
   else if (state->winograd != NULL)
     winograd_describe(state->winograd, state->kernels, text, size);
   else
@@ -169,8 +171,8 @@ static neap_status convert(struct cpu *cpu, const struct tensor *tensor, struct 
                        &primitive));
   void *scratchpad = aligned_alloc(64, dnn_scratchpad_bytes(primitive) / 64 * 64 + 64);
   RETURN_IF_NULL(scratchpad);
-  const neap_status status =
-      dnn_run(primitive, &(struct dnn_operands){.a = (void *)from, .c = to, .scratchpad = scratchpad});
+  const neap_status status = dnn_run(
+      primitive, &(struct convolution_operands){.a = (void *)from, .c = to, .scratchpad = scratchpad});
   free(scratchpad);
   return status;
 }

@@ -30,21 +30,21 @@ static inline int64_t chunk_images(int64_t images, uint64_t workspace) {
 struct split_kernel;
 struct recurrent_kernel;
 struct winograd;
-struct panels;
+struct direct_convolution;
 
 /* The state of a kernel. */
 struct cpu_kernel {
   const struct cpu_kernels *kernels;
   const struct dnn_primitive *primitive; /* NULL: a kernel of our own */
-  const struct dnn_primitive *adding;    /* the same, but adds to the result's memory */
-  struct activation a, b;                /* of the operator's main tensors */
-  uint64_t count;                        /* elements of a variable in its memory format */
+  const struct product *product;         /* of an operator that multiplies matrices */
+  const struct direct_convolution *direct;
+  struct activation a, b; /* of the operator's main tensors */
+  uint64_t count;         /* elements of a variable in its memory format */
   uint64_t sums;          /* of a bias gradient in 16 bits: the offset of its f32 sums in the workspace */
   struct strides strides; /* of operands in row-major order */
   const struct split_kernel *split; /* of a node that runs in parts */
   const struct recurrent_kernel *recurrent;
   const struct winograd *winograd;
-  const struct panels *panels; /* of a product with weights in blocks */
 };
 
 typedef neap_status cpu_prepare(void *state, const struct neap_graph *graph, const struct node *node,
@@ -64,12 +64,6 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
                           struct preparation *p, cpu_prepare *prepare, int64_t rows);
 
 int64_t split_rows(const struct split_kernel *split); /* of a part */
-
-/* Prepare x w^T + b, and dy w, with weights stored in blocks (panels.c). */
-neap_status prepare_linear_panels(struct cpu *cpu, const struct tensor *x, const struct tensor *w, bool bias,
-                                  struct preparation *p);
-neap_status prepare_backward_panels(struct cpu *cpu, const struct tensor *w, const struct tensor *dy,
-                                    struct preparation *p);
 
 /* Returns true if a node updates the values of all sparse parameters, or a state of theirs (UPDATE_SLOTS).
  * The second call rounds `count` such values of operand `operand`, from number `first` on, at random as those

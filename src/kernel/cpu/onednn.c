@@ -34,9 +34,7 @@ struct dnn_primitive {
   const char *implementation;
   /* What it was made from, to find it again. */
   int kind;
-  struct dnn_convolution convolution;
-  struct dnn_matmul matmul;
-  struct dnn_inner_product inner_product;
+  struct convolution convolution;
   const struct dnn_layout *from, *to;
   bool bf16; /* reordered */
 };
@@ -48,7 +46,7 @@ struct dnn {
   VECTOR(struct dnn_primitive *) primitives;
 };
 
-enum kind { KIND_CONVOLUTION, KIND_MATMUL, KIND_INNER_PRODUCT, KIND_REORDER };
+enum kind { KIND_CONVOLUTION, KIND_REORDER };
 
 #define DNN(call)                                                                                            \
   do {                                                                                                       \
@@ -295,10 +293,13 @@ static neap_status finish(struct dnn *dnn, struct dnn_primitive *p, const_dnnl_p
   return NEAP_OK;
 }
 
-static bool is_reference(const_dnnl_primitive_desc_t pd) {
+/* Returns true for the plain loops of oneDNN, and for its convolutions by products of matrices, which take
+ * memory for packed factors each time that they run. */
+static bool is_unwanted(const_dnnl_primitive_desc_t pd) {
   const char *name = NULL;
   return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success ||
-         strncmp(name, "ref", 3) == 0 || strstr(name, ":ref") != NULL;
+         strncmp(name, "ref", 3) == 0 || strstr(name, ":ref") != NULL || strncmp(name, "gemm", 4) == 0 ||
+         strstr(name, ":gemm") != NULL;
 }
 
 /* Makes attributes: scratchpads come from the caller, and with an addend a sum follows the operator. */
@@ -334,7 +335,7 @@ struct windows {
   dnnl_dims_t strides, dilations, left, right;
 };
 
-static struct windows windows_of(const struct dnn_convolution *c) {
+static struct windows windows_of(const struct convolution *c) {
   struct windows w;
   for (int i = 0; i < 2; i++) {
     w.strides[i] = c->stride;
@@ -349,42 +350,43 @@ static struct windows windows_of(const struct dnn_convolution *c) {
 
 /* Makes one primitive description for one pass. `hint`: the forward one, for the gradients; NULL for forward.
  */
-static dnnl_status_t describe_convolution(struct dnn *dnn, const struct dnn_convolution *c,
-                                          enum dnn_pass pass, dnnl_alg_kind_t algorithm,
-                                          const struct convolution_md *m,
+static dnnl_status_t describe_convolution(struct dnn *dnn, const struct convolution *c,
+                                          enum convolution_pass pass, const struct convolution_md *m,
                                           const_dnnl_primitive_attr_t attributes,
                                           const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd) {
   const struct windows w = windows_of(c);
 #if DNN_3
-  if (pass == DNN_FORWARD)
+  if (pass == PASS_FORWARD)
     return dnnl_convolution_forward_primitive_desc_create(
-        pd, dnn->engine, dnnl_forward_training, algorithm, m->source, m->weights, m->bias, m->destination,
-        w.strides, w.dilations, w.left, w.right, attributes);
-  if (pass == DNN_BACKWARD_DATA)
+        pd, dnn->engine, dnnl_forward_training, dnnl_convolution_direct, m->source, m->weights, m->bias,
+        m->destination, w.strides, w.dilations, w.left, w.right, attributes);
+  if (pass == PASS_BACKWARD_DATA)
     return dnnl_convolution_backward_data_primitive_desc_create(
-        pd, dnn->engine, algorithm, m->source, m->weights, m->destination, w.strides, w.dilations, w.left,
-        w.right, hint, attributes);
+        pd, dnn->engine, dnnl_convolution_direct, m->source, m->weights, m->destination, w.strides,
+        w.dilations, w.left, w.right, hint, attributes);
   return dnnl_convolution_backward_weights_primitive_desc_create(
-      pd, dnn->engine, algorithm, m->source, m->weights, NULL, m->destination, w.strides, w.dilations, w.left,
-      w.right, hint, attributes);
+      pd, dnn->engine, dnnl_convolution_direct, m->source, m->weights, NULL, m->destination, w.strides,
+      w.dilations, w.left, w.right, hint, attributes);
 #else
   dnnl_convolution_desc_t d;
   dnnl_status_t status;
-  if (pass == DNN_FORWARD)
-    status = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, m->source,
-                                                        m->weights, m->bias, m->destination, w.strides,
-                                                        w.dilations, w.left, w.right);
-  else if (pass == DNN_BACKWARD_DATA)
-    status = dnnl_dilated_convolution_backward_data_desc_init(
-        &d, algorithm, m->source, m->weights, m->destination, w.strides, w.dilations, w.left, w.right);
+  if (pass == PASS_FORWARD)
+    status = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, dnnl_convolution_direct,
+                                                        m->source, m->weights, m->bias, m->destination,
+                                                        w.strides, w.dilations, w.left, w.right);
+  else if (pass == PASS_BACKWARD_DATA)
+    status = dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, m->source,
+                                                              m->weights, m->destination, w.strides,
+                                                              w.dilations, w.left, w.right);
   else
-    status = dnnl_dilated_convolution_backward_weights_desc_init(
-        &d, algorithm, m->source, m->weights, NULL, m->destination, w.strides, w.dilations, w.left, w.right);
+    status = dnnl_dilated_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, m->source,
+                                                                 m->weights, NULL, m->destination, w.strides,
+                                                                 w.dilations, w.left, w.right);
   return status == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, hint) : status;
 #endif
 }
 
-static int kernel_dims(const struct dnn_convolution *c, int64_t dims[5]) {
+static int kernel_dims(const struct convolution *c, int64_t dims[5]) {
   const bool grouped = c->groups > 1;
   if (grouped) dims[0] = c->groups;
   dims[grouped] = c->kernel[0] / c->groups;
@@ -393,12 +395,12 @@ static int kernel_dims(const struct dnn_convolution *c, int64_t dims[5]) {
 }
 
 /* Makes the primitive of a description that was found. */
-static neap_status finish_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+static neap_status finish_convolution(struct dnn *dnn, const struct convolution *c,
                                       const_dnnl_primitive_desc_t pd, struct dnn_primitive *p) {
   static const int arguments[3][4] = {
-      [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0},
-      [DNN_BACKWARD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
-      [DNN_BACKWARD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+      [PASS_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, 0},
+      [PASS_BACKWARD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+      [PASS_BACKWARD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
   };
   int mine[4];
   memcpy(mine, arguments[c->pass], sizeof mine);
@@ -409,7 +411,7 @@ static neap_status finish_convolution(struct dnn *dnn, const struct dnn_convolut
 }
 
 /* Makes everything from the layouts to the finished primitive; the caller frees what is set. */
-static neap_status build_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+static neap_status build_convolution(struct dnn *dnn, const struct convolution *c,
                                      const struct dnn_layout *weights, struct dnn_primitive *p,
                                      dnnl_primitive_attr_t *attributes, dnnl_primitive_desc_t *hint,
                                      dnnl_primitive_desc_t *pd) {
@@ -428,21 +430,17 @@ static neap_status build_convolution(struct dnn *dnn, const struct dnn_convoluti
   const queried open = &any;
 #endif
   TRY(make_attributes(c->addend, attributes));
-  const dnnl_alg_kind_t algorithm = c->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
   struct convolution_md m = {source->md, open, bias != NULL ? bias->md : NULL, destination->md};
   dnnl_status_t status = dnnl_success;
-  if (c->pass != DNN_FORWARD)
-    status = describe_convolution(dnn, c, DNN_FORWARD, dnnl_convolution_direct, &m, NULL, NULL, hint);
+  if (c->pass != PASS_FORWARD) status = describe_convolution(dnn, c, PASS_FORWARD, &m, NULL, NULL, hint);
   if (weights != NULL) m.weights = weights->md;
-  if (status == dnnl_success)
-    status = describe_convolution(dnn, c, c->pass, algorithm, &m, *attributes, *hint, pd);
+  if (status == dnnl_success) status = describe_convolution(dnn, c, c->pass, &m, *attributes, *hint, pd);
 #if DNN_3
   dnnl_memory_desc_destroy(any);
 #endif
-  if (status != dnnl_success || (!c->plain && is_reference(*pd)))
+  if (status != dnnl_success || is_unwanted(*pd))
     return neap_fail(status == dnnl_success ? NEAP_UNSUPPORTED : map_status(status),
-                     "oneDNN has no%s %s convolution for this shape", c->plain ? "" : " fast",
-                     c->winograd ? "Winograd" : "direct");
+                     "oneDNN has no fast convolution for this shape");
   return finish_convolution(dnn, c, *pd, p);
 }
 
@@ -457,30 +455,13 @@ static neap_status keep_primitive(struct dnn *dnn, struct dnn_primitive *p, neap
   return NEAP_OK;
 }
 
-static bool same_matmul(const struct dnn_matmul *a, const struct dnn_matmul *b) {
-  bool same = a->batch_rank == b->batch_rank && a->m == b->m && a->n == b->n && a->k == b->k &&
-              a->c_stride == b->c_stride && a->a_transposed == b->a_transposed &&
-              a->b_transposed == b->b_transposed && a->bias == b->bias && a->addend == b->addend &&
-              a->bf16 == b->bf16 && a->f32_result == b->f32_result;
-  for (int32_t i = 0; same && i < a->batch_rank; i++)
-    same = a->a_batch[i] == b->a_batch[i] && a->b_batch[i] == b->b_batch[i];
-  return same;
-}
-
-static bool same_inner_product(const struct dnn_inner_product *a, const struct dnn_inner_product *b) {
-  return a->pass == b->pass && a->rows == b->rows && a->outputs == b->outputs && a->inputs == b->inputs &&
-         a->addend == b->addend;
-}
-
 static struct dnn_primitive *find(const struct dnn *dnn, const struct dnn_primitive *key) {
   for (size_t i = 0; i < dnn->primitives.count; i++) {
     struct dnn_primitive *p = dnn->primitives.data[i];
-    const struct dnn_convolution *a = &p->convolution, *b = &key->convolution;
+    const struct convolution *a = &p->convolution, *b = &key->convolution;
     if (p->kind == key->kind && p->from == key->from && p->to == key->to && p->bf16 == key->bf16 &&
-        same_matmul(&p->matmul, &key->matmul) && same_inner_product(&p->inner_product, &key->inner_product) &&
-        a->pass == b->pass && a->plain == b->plain && a->winograd == b->winograd && a->bias == b->bias &&
-        a->addend == b->addend && a->exchanged == b->exchanged && a->bf16 == b->bf16 &&
-        memcmp(a->source, b->source, sizeof a->source) == 0 &&
+        a->pass == b->pass && a->bias == b->bias && a->addend == b->addend && a->exchanged == b->exchanged &&
+        a->bf16 == b->bf16 && memcmp(a->source, b->source, sizeof a->source) == 0 &&
         memcmp(a->destination, b->destination, sizeof a->destination) == 0 &&
         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->stride == b->stride &&
         memcmp(a->padding, b->padding, sizeof a->padding) == 0 && a->dilation == b->dilation &&
@@ -530,7 +511,7 @@ static bool find_or_start(struct dnn *dnn, struct dnn_primitive key, struct dnn_
   return false;
 }
 
-neap_status dnn_make_convolution(struct dnn *dnn, const struct dnn_convolution *c,
+neap_status dnn_make_convolution(struct dnn *dnn, const struct convolution *c,
                                  const struct dnn_layout *weights, const struct dnn_primitive **out) {
   struct dnn_primitive *p;
   neap_status status;
@@ -550,47 +531,6 @@ const struct dnn_layout *dnn_weights(const struct dnn_primitive *primitive) { re
 
 bool dnn_takes_blocks(void) { return true; }
 
-static neap_status build_matmul(struct dnn *dnn, struct dnn_primitive *p, const dnnl_memory_desc_t *md,
-                                dnnl_primitive_desc_t *pd) {
-  const bool bias = p->matmul.bias;
-  dnnl_primitive_attr_t attributes;
-  TRY(make_attributes(p->matmul.addend, &attributes));
-#if DNN_3
-  const dnnl_status_t status = dnnl_matmul_primitive_desc_create(pd, dnn->engine, md[0], md[1],
-                                                                 bias ? md[3] : NULL, md[2], attributes);
-#else
-  dnnl_matmul_desc_t d;
-  dnnl_status_t status = dnnl_matmul_desc_init(&d, &md[0], &md[1], bias ? &md[3] : NULL, &md[2]);
-  if (status == dnnl_success) status = dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, NULL);
-#endif
-  dnnl_primitive_attr_destroy(attributes);
-  RETURN_IF(status != dnnl_success, map_status(status), "oneDNN has no such matrix product (status %d)",
-            (int)status);
-  return finish(dnn, p, *pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, bias ? DNNL_ARG_BIAS : 0});
-}
-
-/* Describes c [m, n], whose rows are part of a wider matrix. */
-static neap_status describe_columns(const struct dnn_matmul *m, dnnl_memory_desc_t *md) {
-  return describe_strides(2, (int64_t[]){m->m, m->n}, (int64_t[]){m->c_stride, 1},
-                          m->bf16 && !m->f32_result ? dnnl_bf16 : dnnl_f32, md);
-}
-
-/* Describes [batch..., rows, columns] in row-major order, or with the last two stored transposed. */
-static neap_status describe_matrices(const struct dnn_matmul *m, const int64_t *batch, int64_t rows,
-                                     int64_t columns, bool transposed, bool bf16, dnnl_memory_desc_t *md) {
-  int64_t dims[DNN_BATCH_LIMIT + 2], strides[DNN_BATCH_LIMIT + 2], stride = rows * columns;
-  const int32_t rank = m->batch_rank;
-  for (int32_t i = rank; i-- > 0; stride *= batch[i]) {
-    dims[i] = batch[i];
-    strides[i] = stride;
-  }
-  dims[rank] = rows;
-  dims[rank + 1] = columns;
-  strides[rank] = transposed ? 1 : columns;
-  strides[rank + 1] = transposed ? rows : 1;
-  return describe_strides(rank + 2, dims, strides, bf16 ? dnnl_bf16 : dnnl_f32, md);
-}
-
 double dnn_bf16_speed(void) {
   static const struct {
     unsigned isa;
@@ -600,101 +540,6 @@ double dnn_bf16_speed(void) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     if ((isa & rows[i].isa) == rows[i].isa) return rows[i].speed;
   return 0;
-}
-
-neap_status dnn_make_matmul(struct dnn *dnn, const struct dnn_matmul *m, const struct dnn_primitive **out) {
-  struct dnn_primitive *p;
-  neap_status status;
-  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_MATMUL, .matmul = *m}, &p, out, &status))
-    return status;
-  int64_t batch[DNN_BATCH_LIMIT], ones[DNN_BATCH_LIMIT];
-  for (int32_t i = 0; i < m->batch_rank; i++) {
-    batch[i] = m->a_batch[i] > m->b_batch[i] ? m->a_batch[i] : m->b_batch[i];
-    ones[i] = 1;
-  }
-  dnnl_memory_desc_t md[4];
-  int made = 0;
-  for (; made < 4 && status == NEAP_OK; made += status == NEAP_OK)
-    status = made == 0   ? describe_matrices(m, m->a_batch, m->m, m->k, m->a_transposed, m->bf16, &md[0])
-             : made == 1 ? describe_matrices(m, m->b_batch, m->k, m->n, m->b_transposed, m->bf16, &md[1])
-             : made == 2 && m->c_stride > 0 ? describe_columns(m, &md[2])
-             : made == 2 ? describe_matrices(m, batch, m->m, m->n, false, m->bf16 && !m->f32_result, &md[2])
-                         : describe_matrices(m, ones, 1, m->n, false, m->bf16, &md[3]);
-  dnnl_primitive_desc_t pd = NULL;
-  if (status == NEAP_OK) status = build_matmul(dnn, p, md, &pd);
-  if (pd != NULL) dnnl_primitive_desc_destroy(pd);
-#if DNN_3
-  while (made > 0) dnnl_memory_desc_destroy(md[--made]);
-#endif
-  return keep_primitive(dnn, p, status, out);
-}
-
-/* ---- Inner products ---- */
-
-static dnnl_status_t describe_inner_product(struct dnn *dnn, enum dnn_pass pass, queried x, queried w,
-                                            queried y, const_dnnl_primitive_attr_t attributes,
-                                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd) {
-#if DNN_3
-  if (pass == DNN_FORWARD)
-    return dnnl_inner_product_forward_primitive_desc_create(pd, dnn->engine, dnnl_forward_training, x, w,
-                                                            NULL, y, attributes);
-  return dnnl_inner_product_backward_data_primitive_desc_create(pd, dnn->engine, x, w, y, hint, attributes);
-#else
-  dnnl_inner_product_desc_t d;
-  const dnnl_status_t status =
-      pass == DNN_FORWARD ? dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, x, w, NULL, y)
-                          : dnnl_inner_product_backward_data_desc_init(&d, x, w, y);
-  return status == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attributes, dnn->engine, hint) : status;
-#endif
-}
-
-/* Makes everything from the layouts to the finished primitive; the caller frees what is set. */
-static neap_status build_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
-                                       struct dnn_primitive *p, dnnl_primitive_attr_t *attributes,
-                                       dnnl_primitive_desc_t *hint, dnnl_primitive_desc_t *pd) {
-  const struct dnn_layout *x, *y;
-  TRY(layout_row_major(dnn, 2, (int64_t[]){i->rows, i->inputs}, dnnl_f32, &x));
-  TRY(layout_row_major(dnn, 2, (int64_t[]){i->rows, i->outputs}, dnnl_f32, &y));
-  dnnl_memory_desc_t any;
-  TRY(describe_tag(2, (int64_t[]){i->outputs, i->inputs}, dnnl_f32, dnnl_format_tag_any, &any));
-#if DNN_3
-  const queried open = any;
-#else
-  const queried open = &any;
-#endif
-  neap_status made = make_attributes(i->addend, attributes);
-  dnnl_status_t status = dnnl_success;
-  if (made == NEAP_OK && i->pass != DNN_FORWARD)
-    status = describe_inner_product(dnn, DNN_FORWARD, x->md, open, y->md, NULL, NULL, hint);
-  if (made == NEAP_OK && status == dnnl_success)
-    status = describe_inner_product(dnn, i->pass, x->md, open, y->md, *attributes, *hint, pd);
-#if DNN_3
-  dnnl_memory_desc_destroy(any);
-#endif
-  TRY(made);
-  RETURN_IF(status != dnnl_success, map_status(status), "oneDNN has no such inner product (status %d)",
-            (int)status);
-  const bool back = i->pass != DNN_FORWARD;
-  const int arguments[] = {back ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,
-                           back ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, 0};
-  TRY(keep_layout(dnn, query(*pd, DNNL_ARG_WEIGHTS), &p->weights));
-  return finish(dnn, p, *pd, arguments);
-}
-
-neap_status dnn_make_inner_product(struct dnn *dnn, const struct dnn_inner_product *i,
-                                   const struct dnn_primitive **out) {
-  struct dnn_primitive *p;
-  neap_status status;
-  if (find_or_start(dnn, (struct dnn_primitive){.kind = KIND_INNER_PRODUCT, .inner_product = *i}, &p, out,
-                    &status))
-    return status;
-  dnnl_primitive_attr_t attributes = NULL;
-  dnnl_primitive_desc_t hint = NULL, pd = NULL;
-  status = build_inner_product(dnn, i, p, &attributes, &hint, &pd);
-  if (pd != NULL) dnnl_primitive_desc_destroy(pd);
-  if (hint != NULL) dnnl_primitive_desc_destroy(hint);
-  if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
-  return keep_primitive(dnn, p, status, out);
 }
 
 neap_status dnn_make_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to,
@@ -726,7 +571,7 @@ void dnn_describe(const struct dnn_primitive *primitive, char *text, size_t size
            primitive->implementation);
 }
 
-neap_status dnn_run(const struct dnn_primitive *p, const struct dnn_operands *o) {
+neap_status dnn_run(const struct dnn_primitive *p, const struct convolution_operands *o) {
   void *const data[OPERANDS] = {o->a, o->b, o->c, o->bias, o->scratchpad};
   dnnl_exec_arg_t arguments[OPERANDS];
   int count = 0;

@@ -1,21 +1,21 @@
-/* Recurrent layers: for each time a product with the recurrent weights, by oneDNN, and a cell of our own.
+/* Recurrent layers: for each time a product with the recurrent weights and a cell.
  *
  * The rows of a time are adjacent. Tensors of 16 bits are converted time by time, the weights once for each
- * call. The weights are packed in oneDNN's preferred order, since every time reads them. */
+ * call. */
 #include <string.h>
 
+#include "kernel/cpu/matmul.h"
 #include "kernel/cpu/operator.h"
 
 /* For the gradient of weights: sums of products over this number of rows at once. */
 struct row_products {
-  int64_t count, chunk;                            /* rows: of all, of a chunk */
-  const struct dnn_primitive *first, *more, *rest; /* the first chunk; those after it; one of fewer rows */
+  int64_t count, chunk;                      /* rows: of all, of a chunk */
+  const struct product *first, *more, *rest; /* the first chunk; those after it; one of fewer rows */
 };
 
 struct recurrent_kernel {
   int64_t times, rows, width; /* of y [times, rows, width] */
   int64_t gates;              /* elements of a row that the recurrent weights give: 4 or 3 widths */
-  int64_t weights;            /* elements of these, as they lie */
   neap_dtype storage;         /* of all that is not always f32 */
   bool initial;               /* there is a state before the first time */
   struct row_products later_rows, first_rows; /* of all times but the first; of the first */
@@ -95,37 +95,35 @@ static struct recurrent_kernel recurrent_of(const struct tensor *sequence, const
                                    .initial = h0 != NULL};
 }
 
-/* Prepares the product; input 1 is the weights. If the primitive takes them unpacked, they are named
- * row-major. */
-static neap_status prepare_product(struct cpu *cpu, const struct node *node, struct preparation *p,
-                                   enum dnn_pass pass, bool addend, struct recurrent_kernel *r,
-                                   const struct dnn_primitive **primitive) {
-  const struct dnn_inner_product product = {pass, r->rows, r->gates, r->width, addend};
-  const struct dnn_layout *plain;
-  TRY(dnn_make_inner_product(cpu->dnn, &product, primitive));
-  const struct dnn_layout *packed = dnn_weights(*primitive);
-  TRY(dnn_layout_unpacked(cpu->dnn, packed, &plain));
+/* Prepares h w^T, or, backward, dgates w; input 1 is the weights. */
+static neap_status prepare_product(const struct cpu *cpu, const struct node *node, struct preparation *p,
+                                   bool backward, bool addend, const struct recurrent_kernel *r,
+                                   uint64_t *scratchpad, const struct product **product) {
+  const struct matmul m = {.m = r->rows,
+                           .n = backward ? r->width : r->gates,
+                           .k = backward ? r->gates : r->width,
+                           .b_transposed = !backward,
+                           .addend = addend,
+                           .threads = cpu->threads};
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
-  if (packed != plain) p->inputs[1] = (struct memory_format){.packed = packed};
-  r->weights = (int64_t)(dnn_layout_bytes(packed) / sizeof(float));
-  return NEAP_OK;
+  return matmul_prepare(cpu->kernels, p->region, &m, scratchpad, product);
 }
 
-/* Finishes the preparation; the primitive's workspace follows the `used` bytes. */
+/* Finishes the preparation; the product's workspace follows the `used` bytes. */
 static neap_status finish(const struct cpu *cpu, struct preparation *p, const struct recurrent_kernel *r,
-                          const struct dnn_primitive *primitive, uint64_t used, kernel_run *run) {
-  const struct cpu_kernel kernel = {.primitive = primitive,
-                                    .recurrent = region_copy(p->region, r, 1, sizeof *r)};
+                          const struct product *product, uint64_t used, uint64_t scratchpad,
+                          kernel_run *run) {
+  const struct cpu_kernel kernel = {.product = product, .recurrent = region_copy(p->region, r, 1, sizeof *r)};
   RETURN_IF_NULL(kernel.recurrent);
-  p->workspace = used + dnn_scratchpad_bytes(primitive);
+  p->workspace = used + scratchpad;
   return cpu_finish(cpu, p, run, kernel);
 }
 
-static neap_status multiply(const struct kernel *kernel, const float *h, const float *w, const float *gates,
-                            void *scratchpad) {
-  return dnn_run(
-      cpu_kernel(kernel)->primitive,
-      &(struct dnn_operands){.a = (void *)h, .b = (void *)w, .c = (void *)gates, .scratchpad = scratchpad});
+static void multiply(const struct kernel *kernel, const float *x, const float *w, float *y,
+                     void *scratchpad) {
+  const struct product *product = cpu_kernel(kernel)->product;
+  const struct product_operands o = {.a = x, .b = w, .addend = product->add ? y : NULL, .c = y};
+  K->product(product, &o, scratchpad);
 }
 
 /* ---- LSTM ---- */
@@ -137,7 +135,7 @@ struct lstm_places {
 
 static struct lstm_places lstm_places(const struct recurrent_kernel *r, struct cursor *c) {
   struct lstm_places at;
-  at.weights = take_converted(c, r, r->weights);
+  at.weights = take_converted(c, r, r->gates * r->width);
   at.gates = take_converted(c, r, r->rows * r->gates);
   at.h = take_converted(c, r, r->rows * r->width);
   at.scratchpad = take(c, 0);
@@ -148,7 +146,7 @@ static struct lstm_places lstm_places(const struct recurrent_kernel *r, struct c
 RUN(run_lstm) {
   (void)context;
   const struct lstm_places at = lstm_places(R, &(struct cursor){.base = workspace});
-  const float *w = read_elements(kernel, in[1], R->weights, at.weights), *h = NULL;
+  const float *w = read_elements(kernel, in[1], R->gates * R->width, at.weights), *h = NULL;
   float *c = out[1];
   if (R->initial) h = initial_state(kernel, in[2], at.h);
   begin_with(kernel, in[3], R->rows * R->width, c);
@@ -157,7 +155,7 @@ RUN(run_lstm) {
     float *gates = place_time(kernel, out[2], t, R->gates, at.gates),
           *y = place_time(kernel, out[0], t, R->width, at.h);
     if (gates != gates_x) K->widen(R->storage, R->rows * R->gates, gates_x, gates);
-    if (h != NULL) TRY(multiply(kernel, h, w, gates, at.scratchpad));
+    if (h != NULL) multiply(kernel, h, w, gates, at.scratchpad);
     K->lstm_cell(R->rows, R->width, gates, c, y);
     write_time(kernel, out[2], t, R->gates, gates);
     write_time(kernel, out[0], t, R->width, y);
@@ -169,11 +167,12 @@ RUN(run_lstm) {
 CPU_OPERATOR(lstm, TYPES_FLOAT) {
   struct recurrent_kernel r =
       recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 2));
-  const struct dnn_primitive *primitive;
+  const struct product *product;
   struct cursor c = {0};
-  TRY(prepare_product(state, node, p, DNN_FORWARD, true, &r, &primitive));
+  uint64_t scratchpad = 0;
+  TRY(prepare_product(state, node, p, false, true, &r, &scratchpad, &product));
   lstm_places(&r, &c);
-  return finish(state, p, &r, primitive, c.used, run_lstm);
+  return finish(state, p, &r, product, c.used, scratchpad, run_lstm);
 }
 
 struct lstm_backward_places {
@@ -184,7 +183,7 @@ struct lstm_backward_places {
 static struct lstm_backward_places lstm_backward_places(const struct recurrent_kernel *r, struct cursor *c) {
   const int64_t count = r->rows * r->width;
   struct lstm_backward_places at;
-  at.weights = take_converted(c, r, r->weights);
+  at.weights = take_converted(c, r, r->gates * r->width);
   at.states = take(c, (r->times + 1) * count);
   at.gates = take_converted(c, r, r->rows * r->gates);
   at.dh = take(c, count);
@@ -209,7 +208,7 @@ RUN(run_lstm_backward) {
   const struct lstm_backward_places at = lstm_backward_places(R, &(struct cursor){.base = workspace});
   const int64_t count = R->rows * R->width;
   const int32_t outputs = kernel_node(kernel)->output_count;
-  const float *w = read_elements(kernel, in[1], R->weights, at.weights), *dgates = NULL;
+  const float *w = read_elements(kernel, in[1], R->gates * R->width, at.weights), *dgates = NULL;
   float *dc = outputs > 2 ? out[2] : at.dc;
   find_states(kernel, in, &at);
   begin_with(kernel, in[4], count, dc);
@@ -218,7 +217,7 @@ RUN(run_lstm_backward) {
     if (dgates == NULL) {
       begin_with(kernel, dy, count, at.dh);
     } else {
-      TRY(multiply(kernel, at.dh, w, dgates, at.scratchpad));
+      multiply(kernel, dgates, w, at.dh, at.scratchpad);
       if (dy != NULL) K->add(count, at.dh, dy, at.dh);
     }
     const float *gates = read_time(kernel, in[0], t, R->gates, at.gates);
@@ -230,18 +229,19 @@ RUN(run_lstm_backward) {
   }
   if (outputs == 1) return NEAP_OK;
   float *dh0 = place_time(kernel, out[1], 0, R->width, at.dh);
-  TRY(multiply(kernel, dh0, w, dgates, at.scratchpad));
+  multiply(kernel, dgates, w, dh0, at.scratchpad);
   write_time(kernel, out[1], 0, R->width, dh0);
   return NEAP_OK;
 }
 
 CPU_OPERATOR(lstm_backward, TYPES_FLOAT) {
   struct recurrent_kernel r = recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), NULL);
-  const struct dnn_primitive *primitive;
+  const struct product *product;
   struct cursor c = {0};
-  TRY(prepare_product(state, node, p, DNN_BACKWARD_DATA, false, &r, &primitive));
+  uint64_t scratchpad = 0;
+  TRY(prepare_product(state, node, p, true, false, &r, &scratchpad, &product));
   lstm_backward_places(&r, &c);
-  return finish(state, p, &r, primitive, c.used, run_lstm_backward);
+  return finish(state, p, &r, product, c.used, scratchpad, run_lstm_backward);
 }
 
 /* ---- GRU ---- */
@@ -253,7 +253,7 @@ struct gru_places {
 
 static struct gru_places gru_places(const struct recurrent_kernel *r, struct cursor *c) {
   struct gru_places at;
-  at.weights = take_converted(c, r, r->weights);
+  at.weights = take_converted(c, r, r->gates * r->width);
   at.bias = take(c, r->gates);
   at.gates_x = take_converted(c, r, r->rows * r->gates);
   at.product = take(c, r->rows * r->gates);
@@ -267,7 +267,7 @@ static struct gru_places gru_places(const struct recurrent_kernel *r, struct cur
 RUN(run_gru) {
   (void)context;
   const struct gru_places at = gru_places(R, &(struct cursor){.base = workspace});
-  const float *w = read_elements(kernel, in[1], R->weights, at.weights), *bias = at.bias,
+  const float *w = read_elements(kernel, in[1], R->gates * R->width, at.weights), *bias = at.bias,
               *h = initial_state(kernel, in[3], at.h);
   if (in[2] != NULL)
     bias = read_elements(kernel, in[2], R->gates, at.bias);
@@ -275,7 +275,7 @@ RUN(run_gru) {
     begin_with(kernel, NULL, R->gates, at.bias);
   for (int64_t t = 0; t < R->times; t++) {
     if (t > 0 || R->initial)
-      TRY(multiply(kernel, h, w, at.product, at.scratchpad));
+      multiply(kernel, h, w, at.product, at.scratchpad);
     else
       begin_with(kernel, NULL, R->rows * R->gates, at.product);
     const float *gates_x = read_time(kernel, in[0], t, R->gates, at.gates_x);
@@ -292,11 +292,12 @@ RUN(run_gru) {
 CPU_OPERATOR(gru, TYPES_FLOAT) {
   struct recurrent_kernel r =
       recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 3));
-  const struct dnn_primitive *primitive;
+  const struct product *product;
   struct cursor c = {0};
-  TRY(prepare_product(state, node, p, DNN_FORWARD, false, &r, &primitive));
+  uint64_t scratchpad = 0;
+  TRY(prepare_product(state, node, p, false, false, &r, &scratchpad, &product));
   gru_places(&r, &c);
-  return finish(state, p, &r, primitive, c.used, run_gru);
+  return finish(state, p, &r, product, c.used, scratchpad, run_gru);
 }
 
 struct gru_backward_places {
@@ -307,7 +308,7 @@ struct gru_backward_places {
 static struct gru_backward_places gru_backward_places(const struct recurrent_kernel *r, struct cursor *c) {
   const int64_t count = r->rows * r->width;
   struct gru_backward_places at;
-  at.weights = take_converted(c, r, r->weights);
+  at.weights = take_converted(c, r, r->gates * r->width);
   at.gates = take_converted(c, r, 4 * count);
   at.h = r->initial ? take_converted(c, r, count) : take(c, count);
   at.dy = take_converted(c, r, count);
@@ -333,7 +334,7 @@ RUN(run_gru_backward) {
   const struct gru_backward_places at = gru_backward_places(R, &(struct cursor){.base = workspace});
   const int64_t count = R->rows * R->width;
   const bool wants_first = kernel_node(kernel)->output_count > 2;
-  const float *w = read_elements(kernel, in[1], R->weights, at.weights);
+  const float *w = read_elements(kernel, in[1], R->gates * R->width, at.weights);
   begin_with(kernel, NULL, count, at.dh);
   for (int64_t t = R->times - 1; t >= 0; t--) {
     K->add(count, at.dh, read_time(kernel, in[4], t, R->width, at.dy), at.dh);
@@ -345,7 +346,7 @@ RUN(run_gru_backward) {
     K->gru_cell_backward(R->rows, R->width, gates, h, at.dh, dx, dgates);
     write_time(kernel, out[0], t, R->gates, dx);
     write_time(kernel, out[1], t, R->gates, dgates);
-    if (t > 0 || wants_first) TRY(multiply(kernel, at.product, w, dgates, at.scratchpad));
+    if (t > 0 || wants_first) multiply(kernel, dgates, w, at.product, at.scratchpad);
     if (t > 0) K->add(count, at.dh, at.product, at.dh);
   }
   return wants_first ? write_first(kernel, &at, out[2]) : NEAP_OK;
@@ -354,34 +355,37 @@ RUN(run_gru_backward) {
 CPU_OPERATOR(gru_backward, TYPES_FLOAT) {
   struct recurrent_kernel r =
       recurrent_of(node_input(graph, node, 0), node_input(graph, node, 1), node_input(graph, node, 3));
-  const struct dnn_primitive *primitive;
+  const struct product *product;
   struct cursor c = {0};
-  TRY(prepare_product(state, node, p, DNN_BACKWARD_DATA, false, &r, &primitive));
+  uint64_t scratchpad = 0;
+  TRY(prepare_product(state, node, p, true, false, &r, &scratchpad, &product));
   gru_backward_places(&r, &c);
-  return finish(state, p, &r, primitive, c.used, run_gru_backward);
+  return finish(state, p, &r, product, c.used, scratchpad, run_gru_backward);
 }
 
 /* ---- Gradient of the weights ---- */
 
 /* Makes sums over `count` rows of products of gradients and states; `begun`: they are added to earlier
  * sums. */
-static neap_status make_products(struct cpu *cpu, const struct recurrent_kernel *r, int64_t count, bool begun,
+static neap_status make_products(const struct cpu *cpu, struct region *region,
+                                 const struct recurrent_kernel *r, int64_t count, bool begun,
                                  struct row_products *products, uint64_t *scratchpad) {
   const uint64_t row = (uint64_t)(r->gates + r->width) * sizeof(float), rows = cpu->part_bytes / row;
   struct row_products *s = products;
   *s = (struct row_products){.count = count, .chunk = count};
   if (r->storage != NEAP_F32 && rows < (uint64_t)count) s->chunk = rows > 0 ? (int64_t)rows : 1;
   if (count == 0) return NEAP_OK;
-  struct dnn_matmul m = {.m = r->gates, .n = r->width, .k = s->chunk, .a_transposed = true, .addend = begun};
-  TRY(dnn_make_matmul(cpu->dnn, &m, &s->first));
+  struct matmul m = {.m = r->gates,
+                     .n = r->width,
+                     .k = s->chunk,
+                     .a_transposed = true,
+                     .addend = begun,
+                     .threads = cpu->threads};
+  TRY(matmul_prepare(cpu->kernels, region, &m, scratchpad, &s->first));
   m.addend = true;
-  if (count / s->chunk > 1) TRY(dnn_make_matmul(cpu->dnn, &m, &s->more));
+  if (count / s->chunk > 1) TRY(matmul_prepare(cpu->kernels, region, &m, scratchpad, &s->more));
   m.k = count % s->chunk;
-  if (m.k > 0) TRY(dnn_make_matmul(cpu->dnn, &m, &s->rest));
-  const struct dnn_primitive *const all[] = {s->first, s->more, s->rest};
-  for (int i = 0; i < 3; i++)
-    if (all[i] != NULL && dnn_scratchpad_bytes(all[i]) > *scratchpad)
-      *scratchpad = dnn_scratchpad_bytes(all[i]);
+  if (m.k > 0) TRY(matmul_prepare(cpu->kernels, region, &m, scratchpad, &s->rest));
   return NEAP_OK;
 }
 
@@ -400,19 +404,19 @@ static struct weights_places weights_places(const struct recurrent_kernel *r, st
   return at;
 }
 
-static neap_status add_products(const struct kernel *kernel, const struct row_products *s, void *y,
-                                void *dgates, const struct weights_places *at, float *sum) {
+static void add_products(const struct kernel *kernel, const struct row_products *s, void *y, void *dgates,
+                         const struct weights_places *at, float *sum) {
   const int64_t bytes = (int64_t)bytes_of(R->storage);
   for (int64_t first = 0; first < s->count; first += s->chunk) {
     const int64_t rows = s->count - first < s->chunk ? s->count - first : s->chunk;
-    const struct dnn_operands o = {
+    const struct product *product = first == 0 ? s->first : rows == s->chunk ? s->more : s->rest;
+    const struct product_operands o = {
         .a = read_elements(kernel, (char *)dgates + bytes * first * R->gates, rows * R->gates, at->dgates),
         .b = read_elements(kernel, (char *)y + bytes * first * R->width, rows * R->width, at->y),
-        .c = sum,
-        .scratchpad = at->scratchpad};
-    TRY(dnn_run(first == 0 ? s->first : rows == s->chunk ? s->more : s->rest, &o));
+        .addend = product->add ? sum : NULL,
+        .c = sum};
+    K->product(product, &o, at->scratchpad);
   }
-  return NEAP_OK;
 }
 
 /* y, [h0], dgates, [addend] -> dw: each time's gradients meet the states of the time before. */
@@ -424,8 +428,8 @@ RUN(run_recurrent_backward_weights) {
   float *sum = place_time(kernel, out[0], 0, 0, at.sum);
   if (addend != NULL || R->later_rows.count + R->first_rows.count == 0)
     begin_with(kernel, addend != NULL ? read_elements(kernel, addend, count, sum) : NULL, count, sum);
-  TRY(add_products(kernel, &R->later_rows, in[RECURRENT_Y], time_at(R, dgates, 1, R->gates), &at, sum));
-  TRY(add_products(kernel, &R->first_rows, in[RECURRENT_H0], dgates, &at, sum));
+  add_products(kernel, &R->later_rows, in[RECURRENT_Y], time_at(R, dgates, 1, R->gates), &at, sum);
+  add_products(kernel, &R->first_rows, in[RECURRENT_H0], dgates, &at, sum);
   if (R->storage != NEAP_F32) K->narrow(R->storage, count, sum, out[0]);
   return NEAP_OK;
 }
@@ -440,12 +444,12 @@ CPU_OPERATOR(recurrent_backward_weights, TYPES_FLOAT) {
   uint64_t scratchpad = 0;
   for (int32_t i = 0; i < node->input_count; i++) p->inputs[i] = ROW_MAJOR;
   const int64_t later = (r.times - 1) * r.rows;
-  TRY(make_products(cpu, &r, later, addend, &r.later_rows, &scratchpad));
-  TRY(make_products(cpu, &r, r.initial ? r.rows : 0, addend || later > 0, &r.first_rows, &scratchpad));
+  TRY(make_products(cpu, p->region, &r, later, addend, &r.later_rows, &scratchpad));
+  TRY(make_products(cpu, p->region, &r, r.initial ? r.rows : 0, addend || later > 0, &r.first_rows,
+                    &scratchpad));
   weights_places(&r, &c);
-  const struct dnn_primitive *primitive = later > 0 ? r.later_rows.first : r.first_rows.first;
-  const struct cpu_kernel kernel = {.primitive = primitive,
-                                    .recurrent = region_copy(p->region, &r, 1, sizeof r)};
+  const struct product *product = later > 0 ? r.later_rows.first : r.first_rows.first;
+  const struct cpu_kernel kernel = {.product = product, .recurrent = region_copy(p->region, &r, 1, sizeof r)};
   RETURN_IF_NULL(kernel.recurrent);
   p->workspace = c.used + scratchpad;
   return cpu_finish(cpu, p, run_recurrent_backward_weights, kernel);

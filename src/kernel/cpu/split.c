@@ -366,7 +366,10 @@ neap_status prepare_split(struct cpu *cpu, const struct neap_graph *graph, const
       k->workspace + (parts[0].workspace > parts[1].workspace ? parts[0].workspace : parts[1].workspace);
   p->seconds = parts[0].seconds * (double)k->parts;
   const struct cpu_kernel *part = parts[0].state;
-  return cpu_finish(
-      cpu, p, run_split,
-      (struct cpu_kernel){.primitive = part->primitive, .winograd = part->winograd, .split = k});
+  return cpu_finish(cpu, p, run_split,
+                    (struct cpu_kernel){.primitive = part->primitive,
+                                        .product = part->product,
+                                        .direct = part->direct,
+                                        .winograd = part->winograd,
+                                        .split = k});
 }

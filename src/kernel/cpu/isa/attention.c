@@ -40,9 +40,7 @@ struct block {
   float *key_sums, *value_sums;                   /* [keys][width]: dk and dv of a head; backward only */
 };
 
-static int64_t sums_elements(const struct attention *a) {
-  return (a->keys + TILE_ROWS) * whole_vectors(a->depth); /* the last block of keys has whole tiles */
-}
+static int64_t sums_elements(const struct attention *a) { return a->keys * whole_vectors(a->depth); }
 
 /* Memory that is allocated from its begin on; begin NULL: counts only. */
 struct memory {
@@ -101,6 +99,40 @@ size_t ISA(attention_workspace)(struct attention a, bool backward, int threads) 
   return (size_t)threads * (size_t)block_elements(&a, backward) * sizeof(float);
 }
 
+/* ---- Products ---- */
+
+/* Describes a result whose sums are added to what it holds. */
+static struct result added_to(float *data, int64_t row) {
+  return (struct result){.data = data, .row = row, .before = data, .before_row = row};
+}
+
+/* c [rows, columns] = a b, or c = c.before + a b; each sum has `depth` terms. Columns are rounded up to whole
+ * vectors, and an odd depth to whole pairs, for which b and c must have room. */
+INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                           struct right_factor b, struct result c) {
+  for (int64_t n = 0; n < columns; n += TILE_COLUMNS)
+    for (int64_t m = 0; m < rows; m += TILE_ROWS) {
+      multiply_panel(pairs, least(TILE_ROWS, rows - m), least(TILE_COLUMNS, columns - n), depth,
+                     (struct factor){a.data + m * a.row, a.row, a.column},
+                     (struct right_factor){b.data + n, b.row}, result_at(c, m, n));
+    }
+}
+static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                            struct right_factor b, struct result c) {
+  multiply_units(false, rows, columns, depth, a, b, c);
+}
+static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                           struct right_factor b, struct result c) {
+  multiply_units(true, rows, columns, depth, a, b, c);
+}
+static void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
+                     struct right_factor b, struct result c) {
+  if (HAS_PAIRS && pairs)
+    multiply_pairs(rows, columns, units_of(true, depth), a, b, c);
+  else
+    multiply_floats(rows, columns, depth, a, b, c);
+}
+
 /* ---- Packing ---- */
 
 /* Packs pairs across rows: element d of rows 2 j and 2 j + 1. */
@@ -131,7 +163,7 @@ static void turn_pairs(int64_t count, int64_t depth, const float *rows, float *c
   }
 }
 
-/* Packs `count` rows of stride `row`, padded with zeros to whole vectors and tiles. Transposed floats are
+/* Packs `count` rows of stride `row`, padded with zeros to whole vectors. Transposed floats are
  * multiplied by `scale`. */
 static void pack(const struct attention *a, bool pairs, int64_t count, const void *from, int64_t row,
                  float scale, const struct factors *to) {
@@ -147,7 +179,7 @@ static void pack(const struct attention *a, bool pairs, int64_t count, const voi
       widen_run(a->storage, a->depth, x, (float *)(void *)here);
     memset(here + used, 0, length - used);
   }
-  memset(here, 0, (size_t)(whole_tiles(count) - count) * length);
+  if (pairs && count % 2 != 0) memset(here, 0, length); /* the half of a pair after the last row */
   if (to->across != to->rows) pair_across(count, width, width, to->rows, to->across);
   if (to->columns != NULL && pairs)
     turn_pairs(count, a->depth, to->rows, to->columns);
@@ -166,17 +198,16 @@ static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float 
     narrow_run(NEAP_BF16, columns, weights + j * QUERIES, rows + j * QUERIES);
     if (queries % 2 != 0) rows[j * QUERIES + queries] = 0;
   }
-  for (int64_t j = keys; j < whole_tiles(keys); j++)
-    memset(rows + j * QUERIES, 0, (size_t)columns * sizeof *rows);
+  if (keys % 2 != 0) memset(rows + keys * QUERIES, 0, (size_t)columns * sizeof *rows);
   if (to->across != to->rows) pair_across(keys, columns, QUERIES, to->rows, to->across);
 }
 
-/* Transposes columns back to rows of stride `row`, each times its factor. floats: [width], workspace. */
+/* Transposes columns back to rows of stride `row`, each times its factor. made: [width], workspace. */
 static void unpack_columns(const struct attention *a, int64_t count, const float *columns,
-                           const float *factors, float *floats, void *to, int64_t row) {
+                           const float *factors, float *made, void *to, int64_t row) {
   for (int64_t i = 0; i < count; i++) {
-    for (int64_t d = 0; d < a->depth; d++) floats[d] = columns[d * QUERIES + i] * factors[i];
-    narrow_run(a->storage, a->depth, floats, (void *)element_at(to, a->storage, i * row));
+    for (int64_t d = 0; d < a->depth; d++) made[d] = columns[d * QUERIES + i] * factors[i];
+    narrow_run(a->storage, a->depth, made, (void *)element_at(to, a->storage, i * row));
   }
 }
 
@@ -248,7 +279,7 @@ static void draw(const struct attention *a, const struct queries *q, int64_t fir
 
 /* ---- Forward ---- */
 
-static void multiply_rows(int64_t rows, int64_t columns, const float *factors, int64_t row, float *x) {
+static void scale_columns(int64_t rows, int64_t columns, const float *factors, int64_t row, float *x) {
   for (int64_t m = 0; m < rows; m++) {
 #pragma omp simd
     for (int64_t i = 0; i < columns; i++) x[m * QUERIES + i] *= factors[m * row + i];
@@ -279,7 +310,8 @@ static void score(const struct attention *a, const struct queries *q, struct ran
   pack(a, b->pairs, count, some_keys, a->key_row, 1, &b->keys);
   pack(a, b->pairs, count, some_values, a->key_row, 1, &b->values);
   multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1},
-           (struct right_factor){b->queries.columns, QUERIES}, (struct result){b->scores, QUERIES, false});
+           (struct right_factor){b->queries.columns, QUERIES},
+           (struct result){.data = b->scores, .row = QUERIES});
   if (b->pairs) scale_rows(count, whole_vectors(q->count), a->scale, b->scores);
   if (a->cap > 0) cap_rows(count, whole_vectors(q->count), a->cap, b->scores);
   hide(a, q, keys.begin, count, b->scores);
@@ -331,12 +363,12 @@ static void attend(const struct attention *a, const struct queries *q, const voi
     exponentiate(count, columns, &r, b->scores);
     if (a->probability > 0) {
       draw(a, q, j, count, b->kept);
-      multiply_rows(count, columns, b->kept, QUERIES, b->scores);
+      scale_columns(count, columns, b->kept, QUERIES, b->scores);
     }
-    multiply_rows(a->depth, columns, r.shrink, 0, b->sums);
+    scale_columns(a->depth, columns, r.shrink, 0, b->sums);
     pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
     multiply(b->pairs, a->depth, q->count, count, (struct factor){b->values.across, 1, width},
-             (struct right_factor){b->weights.across, QUERIES}, (struct result){b->sums, QUERIES, true});
+             (struct right_factor){b->weights.across, QUERIES}, added_to(b->sums, QUERIES));
   }
   for (int64_t i = 0; i < q->count; i++) {
     const float sum = r.sum[i];
@@ -360,7 +392,7 @@ static struct queries queries_of(const struct attention *a, int64_t n, int64_t h
 static int64_t query_at(const struct attention *a, const struct queries *q) {
   return (q->sequence * a->queries + q->first) * a->query_row + q->head * a->depth;
 }
-static int64_t result_at(const struct attention *a, const struct queries *q) {
+static int64_t row_of_result(const struct attention *a, const struct queries *q) {
   return ((q->sequence * a->queries + q->first) * a->heads + q->head) * a->depth;
 }
 static int64_t key_at(const struct attention *a, int64_t sequence, int64_t key_head) {
@@ -382,7 +414,7 @@ void ISA(attention)(struct attention a, const void *q, const void *k, const void
     const struct queries some = queries_of(&a, n, h, first);
     const struct block b = block_of(&a, false, workspace);
     attend(&a, &some, element_at(q, a.storage, query_at(&a, &some)), element_at(k, a.storage, keys),
-           element_at(v, a.storage, keys), (void *)element_at(y, a.storage, result_at(&a, &some)),
+           element_at(v, a.storage, keys), (void *)element_at(y, a.storage, row_of_result(&a, &some)),
            log_sum + (n * a.heads + h) * a.queries + first, &b);
   }
 }
@@ -394,24 +426,40 @@ struct terms {
   float log_sum[QUERIES], mean[QUERIES];
 };
 
-static void gather_terms(const struct attention *a, const struct queries *q, const void *y,
-                         const float *log_sum, const void *dy, const struct block *b, struct terms *t) {
+/* Computes the mean of each query in the order in which the products of dy and a value are summed: if a query
+ * sees one key, its score has the gradient 0. Uses b->sums. */
+static void find_means(const struct attention *a, int64_t count, const void *y, const void *dy,
+                       const struct block *b, float *mean) {
   const int64_t row = a->heads * a->depth;
-  for (int64_t i = 0; i < QUERIES;
-       i++) { /* a weight of 0 for queries that see no key, and for rows that are padding */
-    t->log_sum[i] = INFINITY;
-    t->mean[i] = 0;
-  }
-  for (int64_t i = 0; i < q->count; i++) {
+  for (int64_t i = 0; i < count; i++) {
     const float *result = b->row[0], *gradient = b->row[1];
     float sum = 0;
     widen_run(a->storage, a->depth, element_at(y, a->storage, i * row), b->row[0]);
+    if (!b->pairs) {
+      for (int64_t d = 0; d < a->depth; d++) b->sums[d * QUERIES + i] = result[d];
+      continue;
+    }
     widen_run(a->storage, a->depth, element_at(dy, a->storage, i * row), b->row[1]);
 #pragma omp simd reduction(+ : sum)
     for (int64_t d = 0; d < a->depth; d++) sum += result[d] * gradient[d];
-    t->mean[i] = sum;
-    if (log_sum[i] != -INFINITY) t->log_sum[i] = log_sum[i];
+    mean[i] = sum;
   }
+  for (int64_t d = 0; !b->pairs && d < a->depth; d++) {
+    const float *results = b->sums + d * QUERIES, *gradients = b->gradient.columns + d * QUERIES;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) mean[i] = multiply_add(results[i], gradients[i], mean[i]);
+  }
+}
+
+/* b->gradient is packed. */
+static void gather_terms(const struct attention *a, const struct queries *q, const void *y,
+                         const float *log_sum, const void *dy, const struct block *b, struct terms *t) {
+  for (int64_t i = 0; i < QUERIES;
+       i++) { /* a weight of 0 for queries that see no key, and for rows that are padding */
+    t->log_sum[i] = i < q->count && log_sum[i] != -INFINITY ? log_sum[i] : INFINITY;
+    t->mean[i] = 0;
+  }
+  find_means(a, q->count, y, dy, b, t->mean);
 }
 
 /* Computes the slopes of the cap for a row of scores; 0 for hidden scores, which are -infinity. */
@@ -446,7 +494,7 @@ static void differentiate(const struct attention *a, int64_t keys, int64_t colum
         slopes[i] = weights[i] * (slopes[i] - t->mean[i]) * a->scale;
       }
     }
-    if (a->cap > 0) multiply_rows(1, columns, of_cap, 0, slopes);
+    if (a->cap > 0) scale_columns(1, columns, of_cap, 0, slopes);
   }
 }
 
@@ -462,19 +510,17 @@ static void attend_backward(const struct attention *a, const struct queries *q, 
     score(a, q, (struct range){j, j + count}, k, v, b);
     multiply(b->pairs, count, q->count, a->depth, (struct factor){b->values.rows, row, 1},
              (struct right_factor){b->gradient.columns, QUERIES},
-             (struct result){b->gradients, QUERIES, false});
+             (struct result){.data = b->gradients, .row = QUERIES});
     if (a->probability > 0) draw(a, q, j, count, b->kept);
     differentiate(a, count, columns, t, b);
     pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
     pack_weights(b->pairs, count, q->count, b->gradients, &b->slopes);
     multiply(b->pairs, count, a->depth, q->count, (struct factor){b->weights.rows, pairs, 1},
-             (struct right_factor){b->gradient.across, width},
-             (struct result){b->value_sums + j * width, width, true});
+             (struct right_factor){b->gradient.across, width}, added_to(b->value_sums + j * width, width));
     multiply(b->pairs, count, a->depth, q->count, (struct factor){b->slopes.rows, pairs, 1},
-             (struct right_factor){b->queries.across, width},
-             (struct result){b->key_sums + j * width, width, true});
+             (struct right_factor){b->queries.across, width}, added_to(b->key_sums + j * width, width));
     multiply(b->pairs, a->depth, q->count, count, (struct factor){b->keys.across, 1, width},
-             (struct right_factor){b->slopes.across, QUERIES}, (struct result){b->sums, QUERIES, true});
+             (struct right_factor){b->slopes.across, QUERIES}, added_to(b->sums, QUERIES));
   }
 }
 
@@ -484,14 +530,14 @@ static void query_backward(const struct attention *a, const struct queries *some
                            const void *dy, void *dq, const struct block *b) {
   float ones[QUERIES];
   for (int i = 0; i < QUERIES; i++) ones[i] = 1;
-  const int64_t at = query_at(a, some), result = result_at(a, some);
+  const int64_t at = query_at(a, some), result = row_of_result(a, some);
   const void *some_y = element_at(f.y, a->storage, result), *some_dy = element_at(dy, a->storage, result);
   struct terms t;
+  pack(a, b->pairs, some->count, element_at(f.q, a->storage, at), a->query_row, a->scale, &b->queries);
+  pack(a, b->pairs, some->count, some_dy, a->heads * a->depth, 1, &b->gradient);
   gather_terms(a, some, some_y,
                f.log_sum + (some->sequence * a->heads + some->head) * a->queries + some->first, some_dy, b,
                &t);
-  pack(a, b->pairs, some->count, element_at(f.q, a->storage, at), a->query_row, a->scale, &b->queries);
-  pack(a, b->pairs, some->count, some_dy, a->heads * a->depth, 1, &b->gradient);
   attend_backward(a, some, f.k, f.v, &t, b);
   unpack_columns(a, some->count, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
                  a->query_row);

@@ -5,6 +5,10 @@
 #include "kernel/cpu/isa/math.h"
 #include "kernel/cpu/isa/storage.h"
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 /* The number of floats in a register: wider vectors would not stay in registers. */
 #if defined(__AVX__)
 enum { FLOATS = VECTOR_WIDTH };
@@ -24,9 +28,10 @@ INLINE floats multiply_add_vector(floats a, floats b, floats c) {
   return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
   return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+  return (floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
-  for (int i = 0; i < FLOATS; i++) c[i] = multiply_add(a[i], b[i], c[i]);
-  return c;
+  return a * b + c;
 #endif
 }
 

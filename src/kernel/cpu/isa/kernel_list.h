@@ -333,11 +333,14 @@ KERNEL(void, sequence_mask,
        (int64_t sequences, int64_t rows, size_t row, const int32_t *lengths, const void *x, void *y))
 /* Counts the ids of each sequence before its first negative one; ids: [sequences, times]. */
 KERNEL(void, sequence_lengths, (int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths))
-/* Computes products of matrices, without oneDNN. bias may be NULL. `workspace`: product_workspace bytes. */
-KERNEL(void, product,
-       (const struct product *p, const float *a, const float *b, const float *bias, float *c,
-        void *workspace))
-KERNEL(size_t, product_workspace, (const struct product *p, int threads))
+/* Computes products of matrices. `workspace`: product_workspace bytes. multiplies_pairs: whether there are
+ * products of pairs of bf16. */
+KERNEL(void, product, (const struct product *p, const struct product_operands *o, void *workspace))
+KERNEL(size_t, product_workspace, (const struct product *p))
+KERNEL(bool, multiplies_pairs, (void))
+/* The same for products whose items are the channels of windows of pixels, with one kernel each: all f32. */
+KERNEL(void, channel_product, (const struct product *p, const struct product_operands *o, void *workspace))
+KERNEL(size_t, channel_product_workspace, (const struct product *p))
 /* Peak speeds of one thread, for measurement (kernel/cpu/speed.c). multiply_adds runs in registers; *flops:
  * the number of FLOPs; the result is 1. bf16_dot_products adds products of pairs of bf16 in f32; *flops is 0
  * if the processor has no such instruction; the result is 0. copy: y = x; stream_copy: the same around the

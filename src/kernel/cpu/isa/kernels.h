@@ -293,19 +293,29 @@ struct product_matrix {
   const struct product_tap *taps;
   int64_t channels;
   int64_t grid_height, grid_width, step, height, width;
-  int64_t pixel; /* elements from a pixel to the next */
+  int64_t pixel;      /* elements from a pixel to the next */
+  neap_dtype storage; /* f32, bf16 or f16; of b in a PLAIN matrix also a quantised type */
 };
 
-/* c [rows, columns] = a [rows, depth] b [depth, columns] (+ bias [columns]), added to c's content if `add`.
+/* c [rows, columns] = a [rows, depth] b [depth, columns] (+ bias [columns]), added to an addend if `add`.
  * With a batch or groups it is so for each item: a_item and the others have the strides of the items'
- * dimensions; each item has a bias of its own. */
+ * dimensions; each item has a bias of its own. An element's bits follow from its terms and the processor's
+ * instructions alone. They are sums of f32; if a is bf16 and b bf16 or quantised, and the processor
+ * multiplies pairs of bf16, of such pairs. */
 struct product {
   int32_t rank;
   int64_t dims[6], a_item[6], b_item[6], c_item[6];
   int64_t rows, columns, depth;
   struct product_matrix a, b, c;
   bool a_turned; /* `a` describes the matrix [depth, rows] */
-  bool add;
+  bool biased, add;
+  neap_dtype bias; /* its storage */
+  int threads;     /* that work on it; the workspace is for these */
+};
+struct product_operands {
+  const void *a, *b;
+  const void *bias, *addend; /* may be NULL; the addend lies as c does, and may be c */
+  void *c;
 };
 
 struct cpu_kernels {

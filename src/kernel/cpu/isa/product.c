@@ -1,146 +1,26 @@
-/* Products of matrices that are cut into tiles: both factors of a tile are copied to where they lie densely,
- * so that matrices may have any layout, windows of an image included. An element is a sum of sums of
- * PRODUCT_DEPTH terms each: its bits do not depend on tiles and threads. */
-#include "kernel/cpu/isa/tile_product.h"
+/* Products of matrices from packed panels (Goto and van de Geijn 2008).
+ *
+ * Sums are cut every PRODUCT_CUT terms: an element is the sum of sums of that length, each a chain of
+ * multiply-adds in order. So its bits follow from its terms alone, not from rows, columns, layouts, blocks or
+ * threads. Blocks only decide what lies in which cache: a panel of b in the first-level cache, a block of
+ * rows of a in the second, a strip of b in the second or third.
+ *
+ * Each thread has rows and columns of the result of its own, and packs for itself what it reads. To share
+ * what is packed would save little time, and lose more where lines move between the caches of two processors.
+ */
+#include "kernel/cpu/isa/pack.h"
 
 enum {
-  PRODUCT_DEPTH = 128,
-  PRODUCT_COLUMNS = 64,
-  PRODUCT_ROWS = 64,
-  LEAST_ROWS = 16,
-  CACHE_LINE = 16 /* floats */
+  CACHE_LINE = 16,         /* floats */
+  MOST_ROWS = 192,         /* of a block, a multiple of all TILE_ROWS */
+  FEW_ROWS = 12,           /* that read b as it lies */
+  FEW_ELEMENTS = 8 << 10,  /* of a, which stay in the first-level cache as they lie */
+  MOST_COLUMNS = 256,      /* of a strip, a multiple of every block of a quantised type */
+  PARALLEL_TERMS = 1 << 17 /* multiply-adds from which several threads are used */
 };
 
 static int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
-
-/* Returns the first element of a row of any matrix, or of the only pixel of a window. */
-static int64_t row_start(const struct product_matrix *m, int64_t row) {
-  switch (m->kind) {
-  case PRODUCT_PLAIN:
-    return row * m->row;
-  case PRODUCT_KERNELS:
-    return m->taps[row / m->channels].kernel + row % m->channels * m->row;
-  case PRODUCT_WINDOWS:
-    break;
-  }
-  const int64_t x = row % m->grid_width * m->step + m->taps->x, line = row / m->grid_width,
-                y = line % m->grid_height * m->step + m->taps->y, image = line / m->grid_height;
-  return ((image * m->height + y) * m->width + x) * m->pixel;
-}
-
-/* Copies columns [first, first + count) of one row of windows. */
-static void copy_window(const struct product_matrix *m, const float *data, int64_t row, int64_t first,
-                        int64_t count, float *to) {
-  const int64_t line = row / m->grid_width, left = row % m->grid_width * m->step,
-                top = line % m->grid_height * m->step, image = line / m->grid_height;
-  while (count > 0) {
-    const struct product_tap *tap = &m->taps[first / m->channels];
-    const int64_t channel = first % m->channels, size = least(m->channels - channel, count), y = top + tap->y,
-                  x = left + tap->x;
-    if (y >= 0 && y < m->height && x >= 0 && x < m->width)
-      memcpy(to, data + ((image * m->height + y) * m->width + x) * m->pixel + channel,
-             (size_t)size * sizeof *to);
-    else
-      memset(to, 0, (size_t)size * sizeof *to);
-    to += size;
-    first += size;
-    count -= size;
-  }
-}
-
-/* Copies a part of a matrix; row r of the part begins at to[r * to_row]. */
-static void copy_part(const struct product_matrix *m, const float *data, struct range rows,
-                      struct range columns, float *to, int64_t to_row) {
-  const int64_t count = columns.end - columns.begin;
-  for (int64_t r = rows.begin; r < rows.end; r++, to += to_row) {
-    if (m->kind == PRODUCT_WINDOWS) {
-      copy_window(m, data, r, columns.begin, count, to);
-      continue;
-    }
-    const float *from = data + row_start(m, r) + columns.begin * m->column;
-    if (m->column == 1)
-      memcpy(to, from, (size_t)count * sizeof *to);
-    else
-      for (int64_t c = 0; c < count; c++) to[c] = from[c * m->column];
-  }
-}
-
-/* The most rows, columns and terms of a part. Terms depend on the depth alone. */
-struct tile {
-  int64_t rows, columns, depth;
-};
-
-static struct tile tile_of(const struct product *p) {
-  return (struct tile){least(PRODUCT_ROWS, whole_tiles(p->rows)),
-                       least(PRODUCT_COLUMNS, whole_vectors(p->columns)), least(PRODUCT_DEPTH, p->depth)};
-}
-
-/* The memory of a thread: parts of both factors, the sum of all parts, and that of one after the first. */
-struct tile_memory {
-  float *left, *right, *sum, *part;
-};
-
-static int64_t memory_elements(const struct product *p, struct tile t) {
-  const int64_t sums = p->depth > PRODUCT_DEPTH ? 2 : 1,
-                elements = (t.rows + t.columns) * t.depth + sums * t.rows * t.columns;
-  return parts_of(elements, CACHE_LINE) * CACHE_LINE;
-}
-
-static struct tile_memory memory_of(const struct product *p, struct tile t, void *workspace, int thread) {
-  float *left = (float *)workspace + thread * memory_elements(p, t), *right = left + t.rows * t.depth,
-        *sum = right + t.depth * t.columns;
-  return (struct tile_memory){left, right, sum, sum + t.rows * t.columns};
-}
-
-static void multiply_part(const struct product *p, struct tile t, const float *a, const float *b,
-                          struct range rows, struct range columns, struct range depth,
-                          const struct tile_memory *m) {
-  const int64_t count = rows.end - rows.begin, terms = depth.end - depth.begin;
-  struct factor left = {m->left, t.depth, 1};
-  if (p->a_turned) {
-    left = (struct factor){m->left, 1, t.rows};
-    copy_part(&p->a, a, depth, rows, m->left, t.rows);
-  } else {
-    copy_part(&p->a, a, rows, depth, m->left, t.depth);
-  }
-  copy_part(&p->b, b, depth, columns, m->right, t.columns);
-  float *to = depth.begin == 0 ? m->sum : m->part;
-  multiply(false, count, columns.end - columns.begin, terms, left, (struct right_factor){m->right, t.columns},
-           (struct result){to, t.columns, false});
-  if (depth.begin > 0)
-    for (int64_t i = 0; i < count * t.columns; i++) m->sum[i] += m->part[i];
-}
-
-static void write_part(const struct product *p, int64_t sum_row, const float *bias, float *c,
-                       struct range rows, struct range columns, const float *sum) {
-  const int64_t step = p->c.kind == PRODUCT_WINDOWS ? 1 : p->c.column;
-  for (int64_t r = rows.begin; r < rows.end; r++, sum += sum_row) {
-    float *to = c + row_start(&p->c, r) + columns.begin * step;
-    for (int64_t n = 0; n < columns.end - columns.begin; n++) {
-      const float more = bias != NULL ? bias[columns.begin + n] : 0;
-      const float value = sum[n] + more;
-      to[n * step] = p->add ? to[n * step] + value : value;
-    }
-  }
-}
-
-/* The operands of a product; bias may be NULL. */
-struct operands {
-  const float *a, *b, *bias;
-  float *c;
-};
-
-static void multiply_item(const struct product *p, struct tile t, int64_t item, struct range rows,
-                          struct range columns, const struct operands *all, const struct tile_memory *m) {
-  const float *a = all->a + offset_in(p->rank, p->dims, p->a_item, item),
-              *b = all->b + offset_in(p->rank, p->dims, p->b_item, item),
-              *bias = all->bias != NULL ? all->bias + item * p->columns : NULL;
-  float *c = all->c + offset_in(p->rank, p->dims, p->c_item, item);
-  for (int64_t k = 0; k < p->depth; k += PRODUCT_DEPTH)
-    multiply_part(p, t, a, b, rows, columns, (struct range){k, least(k + PRODUCT_DEPTH, p->depth)}, m);
-  if (p->depth == 0) memset(m->sum, 0, (size_t)(t.rows * t.columns) * sizeof *m->sum);
-  write_part(p, t.columns, bias, c, rows, columns, m->sum);
-}
+static int64_t whole(int64_t count, int64_t unit) { return parts_of(count, unit) * unit; }
 
 static int64_t items_of(const struct product *p) {
   int64_t items = 1;
@@ -148,101 +28,356 @@ static int64_t items_of(const struct product *p) {
   return items;
 }
 
-/* ---- Convolutions of each channel alone ---- */
-
-/* Returns true if the items are channels of pixels, each with one kernel: too little for tiles. */
-static bool by_channel(const struct product *p) {
-  return p->a.kind == PRODUCT_WINDOWS && p->a.channels == 1 && p->rank == 1 && p->columns == 1;
-}
-static int64_t taps_of(const struct product *p) { return p->a_turned ? p->rows : p->depth; }
-
-/* Returns the pixel that a tap of a window reads; NULL: it is outside of the image. */
-static const float *tapped(const struct product_matrix *m, const float *data, int64_t row, int64_t tap) {
-  const int64_t line = row / m->grid_width, image = line / m->grid_height,
-                y = line % m->grid_height * m->step + m->taps[tap].y,
-                x = row % m->grid_width * m->step + m->taps[tap].x;
-  const bool inside = y >= 0 && y < m->height && x >= 0 && x < m->width;
-  return inside ? data + ((image * m->height + y) * m->width + x) * m->pixel : NULL;
+/* Returns true if units are pairs. */
+static bool in_pairs(const struct product *p) {
+  return HAS_PAIRS && p->a.storage == NEAP_BF16 && (p->b.storage == NEAP_BF16 || is_quantised(p->b.storage));
 }
 
-static void convolve_channels(const struct product *p, const float *a, const float *b, const float *bias,
-                              float *c, float *weights) {
-  const int64_t channels = p->dims[0], taps = taps_of(p);
-  for (int64_t t = 0; t < taps; t++)
-    for (int64_t i = 0; i < channels; i++)
-      weights[t * channels + i] = b[i * p->b_item[0] + row_start(&p->b, t)];
-#pragma omp parallel for if (p->rows * channels * taps >= PARALLEL_FROM)
-  for (int64_t r = 0; r < p->rows; r++) {
-    float *to = c + row_start(&p->c, r);
-    if (!p->add) memset(to, 0, (size_t)channels * sizeof *to);
-    for (int64_t i = 0; bias != NULL && i < channels; i++) to[i] += bias[i];
-    for (int64_t t = 0; t < taps; t++) {
-      const float *from = tapped(&p->a, a, r, t), *w = weights + t * channels;
-      for (int64_t i = 0; from != NULL && i < channels; i++) to[i] += from[i] * w[i];
-    }
+/* ---- Blocks ---- */
+
+/* How a product is divided. */
+struct blocking {
+  bool pairs;
+  bool alone;            /* each thread has items of its own; else all threads work on each item */
+  int down, across;      /* parts that rows and columns of an item are divided into, one for each thread */
+  bool packs_a, packs_b; /* else tiles read what is stored: it is read so few times that packing costs more */
+  int64_t rows;          /* of a that are packed at once */
+  int64_t height, width; /* of a block of the result: all cuts of it are added before the next is begun */
+  int64_t packed;        /* columns of b that are packed at once */
+  int64_t units;         /* of a cut */
+  bool sums;             /* sums of a block have memory of their own until all cuts are added */
+};
+
+/* Returns true if tiles may be written to the result, and sums of several cuts lie in it. */
+static bool sums_fit_result(const struct product *p) {
+  return p->c.kind == PRODUCT_PLAIN && p->c.column == 1 && p->c.storage == NEAP_F32 &&
+         (!p->biased || p->bias == NEAP_F32);
+}
+
+static bool is_plain(const struct product_matrix *m) {
+  return m->kind == PRODUCT_PLAIN && m->column == 1 && m->storage == NEAP_F32;
+}
+
+/* Returns the columns of b that are packed together at least: whole panels, and whole blocks of a quantised
+ * type. */
+static int64_t pack_unit(const struct product *p) {
+  return is_quantised(p->b.storage) ? most(TILE_COLUMNS, dtype_rows[p->b.storage].block_elements)
+                                    : TILE_COLUMNS;
+}
+
+static int64_t columns_of_part(const struct product *p, int across) {
+  return parts_of(parts_of(p->columns, pack_unit(p)), across) * pack_unit(p);
+}
+static int64_t rows_of_part(const struct product *p, int down) {
+  return parts_of(parts_of(p->rows, TILE_ROWS), down) * TILE_ROWS;
+}
+
+/* Chooses the parts that leave the least to the busiest thread, packing included. */
+static void divide(const struct product *p, int threads, struct blocking *b) {
+  static const int64_t packing = 8; /* multiply-adds in whose time an element is packed */
+  const int64_t expanding = is_quantised(p->b.storage) ? 4 * packing : packing;
+  int64_t best = INT64_MAX;
+  for (int down = 1; down <= threads; down++) {
+    const int across = threads / down;
+    const int64_t rows = rows_of_part(p, down), columns = columns_of_part(p, across),
+                  work =
+                      rows * columns + packing * rows * parts_of(columns, MOST_COLUMNS) + expanding * columns;
+    if (work >= best) continue;
+    best = work;
+    b->down = down;
+    b->across = across;
   }
 }
 
-enum { CHANNELS_TOGETHER = 32 };
+static struct blocking blocking_of(const struct product *p) {
+  const int64_t items = items_of(p);
+  struct blocking b = {.pairs = in_pairs(p), .alone = p->threads == 1 || items >= p->threads};
+  divide(p, b.alone ? 1 : p->threads, &b);
+  const int64_t rows = rows_of_part(p, b.down), columns = columns_of_part(p, b.across);
+  b.units = units_of(b.pairs, least(p->depth, PRODUCT_CUT));
+  b.sums = !sums_fit_result(p) || (p->add && p->depth > PRODUCT_CUT);
+  b.packs_a = p->a_turned || !is_plain(&p->a) || (columns > TILE_COLUMNS && rows * p->depth > FEW_ELEMENTS);
+  b.packs_b = rows > FEW_ROWS || p->columns % FLOATS != 0 || !is_plain(&p->b);
+  b.rows = least(MOST_ROWS, rows);
+  const bool strips = rows > MOST_ROWS && !b.sums && is_quantised(p->b.storage);
+  b.height = strips ? rows : b.rows;
+  b.width = strips || b.sums ? least(MOST_COLUMNS, columns) : columns;
+  b.packed = strips ? b.width : pack_unit(p);
+  return b;
+}
 
-/* Adds to sums[t][i] what a line of pixels gives for channels [first, first + count). */
-static void add_line(const struct product *p, const float *a, const float *b, int64_t line, int64_t first,
-                     int64_t count, float *sums) {
-  for (int64_t t = 0; t < p->rows; t++) {
-    float part[CHANNELS_TOGETHER] = {0};
-    for (int64_t x = 0; x < p->a.grid_width; x++) {
-      const int64_t row = line * p->a.grid_width + x;
-      const float *from = tapped(&p->a, a, row, t), *by = b + row_start(&p->b, row) + first;
-      for (int64_t i = 0; from != NULL && i < count; i++) part[i] += from[first + i] * by[i];
+/* The workspace of a thread: sizes of its places, in floats. */
+struct places {
+  int64_t a, b, sums;
+};
+
+static struct places places_of(const struct blocking *b) {
+  return (struct places){b->packs_a ? whole(b->rows * b->units, CACHE_LINE) : 0,
+                         b->packs_b ? whole(b->packed * b->units, CACHE_LINE) : 0,
+                         b->sums ? whole(b->height * b->width, CACHE_LINE) : 0};
+}
+
+struct memory {
+  float *a, *b, *sums;
+};
+
+static struct memory memory_of(const struct blocking *b, float *workspace, int thread) {
+  const struct places s = places_of(b);
+  float *own = workspace + thread * (s.a + s.b + s.sums);
+  return (struct memory){own, own + s.a, own + s.a + s.b};
+}
+
+/* ---- The result ---- */
+
+/* One item: its factors and where its result goes. */
+struct item {
+  const struct product *p;
+  struct lines a, b;
+  const void *bias, *addend;
+  void *c;
+};
+
+static const void *moved(const void *data, neap_dtype storage, int64_t elements) {
+  return (const unsigned char *)data + (is_quantised(storage)
+                                            ? (int64_t)dtype_bytes(storage, (uint64_t)elements)
+                                            : elements * (int64_t)bytes_of(storage));
+}
+
+static struct item item_of(const struct product *p, int64_t i, const struct product_operands *o) {
+  const int64_t at_c = offset_in(p->rank, p->dims, p->c_item, i);
+  const void *a = moved(o->a, p->a.storage, offset_in(p->rank, p->dims, p->a_item, i)),
+             *b = moved(o->b, p->b.storage, offset_in(p->rank, p->dims, p->b_item, i));
+  return (struct item){.p = p,
+                       .a = lines_of(&p->a, a, !p->a_turned),
+                       .b = lines_of(&p->b, b, false),
+                       .bias = o->bias != NULL ? moved(o->bias, p->bias, i * p->columns) : NULL,
+                       .addend = o->addend != NULL ? moved(o->addend, p->c.storage, at_c) : NULL,
+                       .c = (void *)moved(o->c, p->c.storage, at_c)};
+}
+
+/* Reads and writes elements of a result, `step` apart. */
+static void read_result(neap_dtype storage, int64_t count, int64_t step, const void *from, float *to) {
+  if (step == 1) widen_run(storage, count, from, to);
+  for (int64_t i = 0; step != 1 && i < count; i++)
+    widen_run(storage, 1, element_at(from, storage, i * step), to + i);
+}
+static void write_result(neap_dtype storage, int64_t count, int64_t step, const float *from, void *to) {
+  if (step == 1) narrow_run(storage, count, from, to);
+  for (int64_t i = 0; step != 1 && i < count; i++)
+    narrow_run(storage, 1, from + i, (void *)element_at(to, storage, i * step));
+}
+
+/* Writes columns of a row of the result from their sums. */
+static void write_row(const struct item *t, int64_t row, struct range columns, const float *sums) {
+  enum { SOME = 128 };
+  const struct product_matrix *m = &t->p->c;
+  const int64_t step = m->kind == PRODUCT_WINDOWS ? 1 : m->column, start = row_start(m, row);
+  for (int64_t first = columns.begin; first < columns.end; first += SOME, sums += SOME) {
+    const int64_t some = least(SOME, columns.end - first), at = start + first * step;
+    float values[SOME], other[SOME];
+    memcpy(values, sums, (size_t)some * sizeof *values);
+    if (t->bias != NULL) {
+      widen_run(t->p->bias, some, element_at(t->bias, t->p->bias, first), other);
+      for (int64_t i = 0; i < some; i++) values[i] += other[i];
     }
-    for (int64_t i = 0; i < count; i++) sums[t * p->dims[0] + first + i] += part[i];
+    if (t->addend != NULL) {
+      read_result(m->storage, some, step, element_at(t->addend, m->storage, at), other);
+      for (int64_t i = 0; i < some; i++) values[i] = other[i] + values[i];
+    }
+    write_result(m->storage, some, step, values, (void *)element_at(t->c, m->storage, at));
   }
 }
 
-/* Sums the gradient of the kernels by lines of pixels. */
-static void multiply_channels(const struct product *p, const float *a, const float *b, float *c,
-                              float *sums) {
-  const int64_t channels = p->dims[0], lines = p->depth / p->a.grid_width;
-  memset(sums, 0, (size_t)(p->rows * channels) * sizeof *sums);
-#pragma omp parallel for if (p->depth * channels * p->rows >= PARALLEL_FROM)
-  for (int64_t first = 0; first < channels; first += CHANNELS_TOGETHER)
-    for (int64_t line = 0; line < lines; line++)
-      add_line(p, a, b, line, first, least(channels - first, CHANNELS_TOGETHER), sums);
-  for (int64_t t = 0; t < p->rows; t++)
-    for (int64_t i = 0; i < channels; i++) {
-      float *to = c + i * p->c_item[0] + row_start(&p->c, t);
-      *to = p->add ? *to + sums[t * channels + i] : sums[t * channels + i];
+/* ---- Tiles ---- */
+
+/* Factors as tiles read them: of a, rows `a_row` apart and terms `a_term`, or panels; of b, rows of terms
+ * `b_row` apart, or panels. */
+struct factors {
+  const float *a, *b;
+  bool a_packed, b_packed;
+  int64_t a_row, a_term, b_row;
+  int64_t rows, columns, units;
+};
+
+/* A tile whose last vector is not whole: only its elements are written. */
+INLINE void multiply_edge(bool pairs, int64_t rows, int64_t columns, int64_t units, struct factor a,
+                          struct right_factor b, struct result c) {
+  float tile[TILE_ROWS * TILE_COLUMNS];
+  multiply_panel(pairs, rows, columns, units, a, b, (struct result){.data = tile, .row = TILE_COLUMNS});
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t n = 0; n < columns; n++) {
+      float value = tile[r * TILE_COLUMNS + n];
+      if (c.before != NULL) value = c.before[r * c.before_row + n] + value;
+      if (c.bias != NULL) value += c.bias[n];
+      if (c.addend != NULL) value = c.addend[r * c.row + n] + value;
+      c.data[r * c.row + n] = value;
     }
 }
 
-/* ---- All products ---- */
-
-static void multiply_items(const struct product *p, const struct operands *all, void *workspace) {
-  const struct tile t = tile_of(p);
-  const int64_t items = items_of(p), across = parts_of(p->columns, t.columns);
-  int64_t size = t.rows;
-  while (size > LEAST_ROWS && items * across * parts_of(p->rows, size) < 2 * omp_get_max_threads()) size /= 2;
-  const int64_t down = parts_of(p->rows, size);
-#pragma omp parallel for if (items * p->rows * p->columns * (p->depth + 1) >= PARALLEL_FROM)
-  for (int64_t i = 0; i < items * across * down; i++) {
-    const struct tile_memory memory = memory_of(p, t, workspace, omp_get_thread_num());
-    const int64_t row = i % down * size, column = i / down % across * t.columns;
-    multiply_item(p, t, i / down / across, (struct range){row, least(row + size, p->rows)},
-                  (struct range){column, least(column + t.columns, p->columns)}, all, &memory);
+INLINE void multiply_panels(bool pairs, bool packed, const struct factors *f, struct result c) {
+  for (int64_t n = 0; n < f->columns; n += TILE_COLUMNS) {
+    const int64_t columns = least(TILE_COLUMNS, f->columns - n);
+    const struct right_factor b = f->b_packed ? (struct right_factor){f->b + n * f->units, TILE_COLUMNS}
+                                              : (struct right_factor){f->b + n, f->b_row};
+    for (int64_t m = 0; m < f->rows; m += TILE_ROWS) {
+      const int64_t rows = least(TILE_ROWS, f->rows - m);
+      const struct factor a = packed ? (struct factor){f->a + m * f->units, 1, TILE_ROWS}
+                                     : (struct factor){f->a + m * f->a_row, f->a_row, f->a_term};
+      if (columns % FLOATS == 0)
+        multiply_panel(pairs, rows, columns, f->units, a, b, result_at(c, m, n));
+      else
+        multiply_edge(pairs, rows, columns, f->units, a, b, result_at(c, m, n));
+    }
   }
 }
+static void multiply_floats(const struct factors *f, struct result c) { multiply_panels(false, true, f, c); }
+static void multiply_pairs(const struct factors *f, struct result c) { multiply_panels(true, true, f, c); }
+static void multiply_unpacked(const struct factors *f, struct result c) {
+  multiply_panels(false, false, f, c);
+}
 
-void ISA(product)(const struct product *p, const float *a, const float *b, const float *bias, float *c,
-                  void *workspace) {
-  if (!by_channel(p))
-    multiply_items(p, &(struct operands){a, b, bias, c}, workspace);
-  else if (p->a_turned)
-    multiply_channels(p, a, b, c, workspace);
+/* Some terms of a block of the result. */
+struct step {
+  const struct item *item;
+  const struct blocking *blocks;
+  struct range rows, columns; /* of the block */
+  int64_t term, terms;
+  bool last;
+  float *sums; /* of the block; NULL: they lie in the result */
+};
+
+/* Returns where rows and columns of the block go. */
+static struct result result_of(const struct step *s, int64_t row, int64_t column) {
+  const struct item *t = s->item;
+  const int64_t width = s->blocks->width, at = row * t->p->c.row + column;
+  struct result c = {0};
+  if (s->sums != NULL) {
+    c.data = s->sums + (row - s->rows.begin) * width + column - s->columns.begin;
+    c.row = width;
+  }
+  if (s->sums == NULL || (s->last && sums_fit_result(t->p))) {
+    if (s->sums != NULL && s->term > 0) c.before = c.data, c.before_row = width;
+    c.data = (float *)t->c + at;
+    c.row = t->p->c.row;
+    if (s->last && t->bias != NULL) c.bias = (const float *)t->bias + column;
+    if (s->last && t->addend != NULL) c.addend = (const float *)t->addend + at;
+  }
+  if (s->term > 0 && c.before == NULL) c.before = c.data, c.before_row = c.row;
+  return c;
+}
+
+/* Multiplies rows of the block with columns of it. */
+static void multiply_block(const struct step *s, struct range rows, struct range columns,
+                           const struct factors *given) {
+  const struct result c = result_of(s, rows.begin, columns.begin);
+  struct factors f = *given;
+  f.rows = rows.end - rows.begin;
+  f.columns = columns.end - columns.begin;
+  f.units = units_of(s->blocks->pairs, s->terms);
+  if (s->blocks->pairs)
+    multiply_pairs(&f, c);
+  else if (f.a_packed)
+    multiply_floats(&f, c);
   else
-    convolve_channels(p, a, b, bias, c, workspace);
+    multiply_unpacked(&f, c);
+  if (!s->last || sums_fit_result(s->item->p)) return;
+  for (int64_t r = rows.begin; r < rows.end; r++)
+    write_row(s->item, r, columns, c.data + (r - rows.begin) * c.row);
 }
 
-size_t ISA(product_workspace)(const struct product *p, int threads) {
-  const int64_t elements = by_channel(p) ? taps_of(p) * p->dims[0] : threads * memory_elements(p, tile_of(p));
-  return (size_t)elements * sizeof(float);
+/* ---- Factors ---- */
+
+/* Gives rows of a, packed in `to` or as they lie. */
+static void take_rows(const struct step *s, struct range rows, float *to, struct factors *f) {
+  const struct lines *l = &s->item->a;
+  const int64_t count = rows.end - rows.begin;
+  f->a = to;
+  f->a_packed = s->blocks->packs_a;
+  if (!f->a_packed) {
+    f->a = (const float *)l->data + rows.begin * l->matrix.row + s->term;
+    f->a_row = l->matrix.row;
+    f->a_term = 1;
+  } else if (s->blocks->pairs) {
+    pack_panels(true, TILE_ROWS, l, rows.begin, count, s->term, s->terms, to);
+  } else {
+    pack_panels(false, TILE_ROWS, l, rows.begin, count, s->term, s->terms, to);
+  }
+}
+
+/* Gives columns of b. */
+static void take_columns(const struct step *s, struct range columns, float *to, struct factors *f) {
+  const struct lines *l = &s->item->b;
+  const int64_t count = columns.end - columns.begin;
+  f->b = to;
+  f->b_packed = s->blocks->packs_b;
+  if (!f->b_packed) {
+    f->b = (const float *)l->data + s->term * l->matrix.row + columns.begin;
+    f->b_row = l->matrix.row;
+  } else if (s->blocks->pairs) {
+    pack_panels(true, TILE_COLUMNS, l, columns.begin, count, s->term, s->terms, to);
+  } else {
+    pack_panels(false, TILE_COLUMNS, l, columns.begin, count, s->term, s->terms, to);
+  }
+}
+
+/* ---- Blocks of the result ---- */
+
+/* Multiplies a block, cut by cut. A sum of no terms is 0. */
+static void multiply_cuts(struct step *s, const struct memory *m) {
+  const struct product *p = s->item->p;
+  for (s->term = 0; s->term == 0 || s->term < p->depth; s->term += PRODUCT_CUT) {
+    s->terms = least(PRODUCT_CUT, p->depth - s->term);
+    s->last = s->term + s->terms == p->depth;
+    struct factors f = {0};
+    for (int64_t n = s->columns.begin; n < s->columns.end; n += s->blocks->packed) {
+      const struct range columns = {n, least(s->columns.end, n + s->blocks->packed)};
+      take_columns(s, columns, m->b, &f);
+      for (int64_t r = s->rows.begin; r < s->rows.end; r += s->blocks->rows) {
+        const struct range rows = {r, least(s->rows.end, r + s->blocks->rows)};
+        const bool packed = n > s->columns.begin && rows.begin == s->rows.begin && rows.end == s->rows.end;
+        if (!packed) take_rows(s, rows, m->a, &f); /* one block of rows stays for all columns */
+        multiply_block(s, rows, columns, &f);
+      }
+    }
+  }
+}
+
+/* Multiplies a part of an item. */
+static void multiply_part(const struct item *t, const struct blocking *b, const struct memory *m, int part) {
+  const int64_t height = rows_of_part(t->p, b->down), width = columns_of_part(t->p, b->across),
+                top = part % b->down * height, left = part / b->down * width,
+                bottom = least(t->p->rows, top + height), right = least(t->p->columns, left + width);
+  struct step s = {.item = t, .blocks = b, .sums = b->sums ? m->sums : NULL};
+  if (part >= b->down * b->across) return;
+  for (int64_t r = top; r < bottom; r += b->height)
+    for (int64_t n = left; n < right; n += b->width) {
+      s.rows = (struct range){r, least(bottom, r + b->height)};
+      s.columns = (struct range){n, least(right, n + b->width)};
+      multiply_cuts(&s, m);
+    }
+}
+
+void ISA(product)(const struct product *p, const struct product_operands *o, void *workspace) {
+  const struct blocking b = blocking_of(p);
+  const int64_t items = items_of(p);
+  const int parts = b.alone ? 1 : p->threads;
+  const bool worth = items * p->rows * p->columns * (p->depth + 1) >= PARALLEL_TERMS;
+#pragma omp parallel num_threads(p->threads) if (worth)
+  {
+    const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const struct memory m = memory_of(&b, workspace, thread);
+    const struct range own = part_of(items * parts, thread, threads);
+    for (int64_t i = own.begin; i < own.end; i++) {
+      const struct item item = item_of(p, i / parts, o);
+      multiply_part(&item, &b, &m, (int)(i % parts));
+    }
+  }
+}
+
+bool ISA(multiplies_pairs)(void) { return HAS_PAIRS; }
+
+size_t ISA(product_workspace)(const struct product *p) {
+  const struct blocking b = blocking_of(p);
+  const struct places s = places_of(&b);
+  return (size_t)(p->threads * (s.a + s.b + s.sums)) * sizeof(float);
 }

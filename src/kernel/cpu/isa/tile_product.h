@@ -1,11 +1,11 @@
-/* Products of matrices that fit in the cache. Operands are in units of four bytes: floats or, if the
- * processor multiplies them (HAS_PAIRS), pairs of bf16, which are two terms of one sum. Sums are floats. */
+/* The tile of a product of matrices, which stays in registers. Factors are in units of four bytes: floats or,
+ * if the processor multiplies them (HAS_PAIRS), pairs of bf16, which are two terms of one sum. Sums are
+ * floats. Vectors run along the result: each element is a chain of multiply-adds in the order of its terms,
+ * whatever the tile, so that its bits depend on the terms alone. */
 #ifndef NEAP_KERNEL_CPU_ISA_TILE_PRODUCT_H
 #define NEAP_KERNEL_CPU_ISA_TILE_PRODUCT_H
 
-#include <string.h>
-
-#include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/floats.h"
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -14,23 +14,23 @@ enum { HAS_PAIRS = 1 };
 enum { HAS_PAIRS = 0 };
 #endif
 
-/* The register block of a result: TILE_ROWS rows of TILE_VECTORS vectors. */
+/* TILE_ROWS rows of TILE_VECTORS vectors: with the right factor and one element of the left one they fill the
+ * registers. GCC keeps them there if all loops over them are unrolled. */
 #if defined(__AVX512F__)
-enum { TILE_ROWS = 4, TILE_VECTORS = 4, TILE_WIDTH = 16 };
-#elif defined(__AVX2__)
-enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 8 };
+enum { TILE_ROWS = 12, TILE_VECTORS = 2 };
+#elif defined(__aarch64__)
+enum { TILE_ROWS = 6, TILE_VECTORS = 4 };
 #else
-enum { TILE_ROWS = 4, TILE_VECTORS = 2, TILE_WIDTH = 4 };
+enum { TILE_ROWS = 6, TILE_VECTORS = 2 };
 #endif
-typedef float tile_vector __attribute__((vector_size(4 * TILE_WIDTH)));
-typedef float tile_vector_in_memory __attribute__((vector_size(4 * TILE_WIDTH), aligned(4), may_alias));
-INLINE tile_vector load_units(const float *p) { return *(const tile_vector_in_memory *)p; }
-INLINE void store_units(float *p, tile_vector v) { *(tile_vector_in_memory *)p = v; }
+enum { TILE_COLUMNS = TILE_VECTORS * FLOATS };
+#if defined(__clang__)
+#define UNROLL_TILE _Pragma("unroll")
+#else
+#define UNROLL_TILE _Pragma("GCC unroll 12")
+#endif
 
-static inline int64_t whole_tiles(int64_t rows) { return (rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS; }
-static inline int64_t whole_vectors(int64_t columns) {
-  return (columns + TILE_WIDTH - 1) / TILE_WIDTH * TILE_WIDTH;
-}
+static inline int64_t whole_vectors(int64_t columns) { return (columns + FLOATS - 1) / FLOATS * FLOATS; }
 /* Returns the units that hold this many terms. */
 static inline int64_t units_of(bool pairs, int64_t terms) { return pairs ? (terms + 1) / 2 : terms; }
 
@@ -46,83 +46,108 @@ struct right_factor {
   int64_t row;
 };
 
-/* The result: rows of sums, `row` apart, which are added to if `add`. */
+/* The result, in rows `row` apart: the sums, added to those `before`, plus the bias, added to the addend.
+ * What is NULL is left out; what is not may be `data`. */
 struct result {
   float *data;
   int64_t row;
-  bool add;
+  const float *before; /* its rows are `before_row` apart */
+  int64_t before_row;
+  const float *bias, *addend; /* bias: one row; the addend lies as the result does */
 };
 
-INLINE tile_vector multiply_add_units(bool pairs, const float *a, tile_vector b, tile_vector sum) {
+/* Returns the part of a result from a row and a column on. */
+static inline struct result result_at(struct result c, int64_t row, int64_t column) {
+  const int64_t at = row * c.row + column;
+  c.data += at;
+  if (c.before != NULL) c.before += row * c.before_row + column;
+  if (c.bias != NULL) c.bias += column;
+  if (c.addend != NULL) c.addend += at;
+  return c;
+}
+
+INLINE floats multiply_add_units(bool pairs, float a, floats b, floats sum) {
 #if defined(__AVX512BF16__)
-  if (pairs) {
-    int32_t pair;
-    memcpy(&pair, a, sizeof pair);
-    return (tile_vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)b);
-  }
+  if (pairs) return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
 #endif
   (void)pairs;
-  return sum + *a * b;
+  return multiply_add_vector(a - (floats){0}, b, sum);
 }
 
-INLINE void multiply_tile(bool pairs, int vectors, int64_t depth, struct factor a, struct right_factor b,
-                          struct result c) {
-  tile_vector sum[TILE_ROWS][TILE_VECTORS];
-  for (int r = 0; r < TILE_ROWS; r++)
-    for (int v = 0; v < vectors; v++)
-      sum[r][v] = c.add ? load_units(c.data + r * c.row + v * TILE_WIDTH) : (tile_vector){0};
-  for (int64_t k = 0; k < depth; k++) {
-    tile_vector right[TILE_VECTORS];
-    for (int v = 0; v < vectors; v++) right[v] = load_units(b.data + k * b.row + v * TILE_WIDTH);
-    for (int r = 0; r < TILE_ROWS; r++)
-      for (int v = 0; v < vectors; v++)
-        sum[r][v] = multiply_add_units(pairs, a.data + r * a.row + k * a.column, right[v], sum[r][v]);
+/* Computes rows (at most TILE_ROWS) of `vectors` vectors. */
+INLINE void multiply_tile(bool pairs, int rows, int vectors, int64_t depth, struct factor a,
+                          struct right_factor b, struct result c) {
+  floats sum[TILE_ROWS][TILE_VECTORS];
+  UNROLL_TILE
+  for (int r = 0; r < rows; r++) {
+    UNROLL_TILE
+    for (int v = 0; v < vectors; v++) sum[r][v] = (floats){0};
+    __builtin_prefetch(c.data + r * c.row, 1);
+    __builtin_prefetch(c.data + r * c.row + vectors * FLOATS - 1, 1);
   }
-  for (int r = 0; r < TILE_ROWS; r++)
-    for (int v = 0; v < vectors; v++) store_units(c.data + r * c.row + v * TILE_WIDTH, sum[r][v]);
+  for (int64_t k = 0; k < depth; k++) {
+    floats right[TILE_VECTORS];
+    UNROLL_TILE
+    for (int v = 0; v < vectors; v++) right[v] = load(b.data + k * b.row + v * FLOATS);
+    UNROLL_TILE
+    for (int r = 0; r < rows; r++) {
+      const float left = a.data[r * a.row + k * a.column];
+      UNROLL_TILE
+      for (int v = 0; v < vectors; v++) sum[r][v] = multiply_add_units(pairs, left, right[v], sum[r][v]);
+    }
+  }
+  UNROLL_TILE
+  for (int r = 0; r < rows; r++) {
+    UNROLL_TILE
+    for (int v = 0; v < vectors; v++) {
+      const int64_t at = r * c.row + v * FLOATS;
+      if (c.before != NULL) sum[r][v] = load(c.before + r * c.before_row + v * FLOATS) + sum[r][v];
+      if (c.bias != NULL) sum[r][v] += load(c.bias + v * FLOATS);
+      if (c.addend != NULL) sum[r][v] = load(c.addend + at) + sum[r][v];
+      store(c.data + at, sum[r][v]);
+    }
+  }
 }
 
-/* Computes `vectors` vectors of columns, from column n on. */
-INLINE void multiply_columns(bool pairs, int vectors, int64_t rows, int64_t n, int64_t depth, struct factor a,
-                             struct right_factor b, struct result c) {
-  b.data += n;
-  for (int64_t m = 0; m < rows; m += TILE_ROWS)
-    multiply_tile(pairs, vectors, depth, (struct factor){a.data + m * a.row, a.row, a.column}, b,
-                  (struct result){c.data + m * c.row + n, c.row, c.add});
-}
-
-INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                           struct right_factor b, struct result c) {
-  const int64_t step = TILE_VECTORS * TILE_WIDTH;
-  int64_t n = 0;
-  for (; n + step <= whole_vectors(columns); n += step)
-    multiply_columns(pairs, TILE_VECTORS, rows, n, depth, a, b, c);
-  const int64_t rest = (whole_vectors(columns) - n) / TILE_WIDTH;
-  if (rest == 1) multiply_columns(pairs, 1, rows, n, depth, a, b, c);
+/* Computes up to TILE_ROWS rows: each number of rows has code of its own. */
+INLINE void multiply_rows(bool pairs, int64_t rows, int vectors, int64_t depth, struct factor a,
+                          struct right_factor b, struct result c) {
+#define ROWS(n)                                                                                              \
+  case n:                                                                                                    \
+    multiply_tile(pairs, n <= TILE_ROWS ? n : TILE_ROWS, vectors, depth, a, b, c);                           \
+    break;
+  switch (rows) {
+    ROWS(1)
+    ROWS(2)
+    ROWS(3)
+    ROWS(4)
+    ROWS(5)
+    ROWS(6)
 #if defined(__AVX512F__)
-  if (rest == 2) multiply_columns(pairs, 2, rows, n, depth, a, b, c);
-  if (rest == 3) multiply_columns(pairs, 3, rows, n, depth, a, b, c);
+    ROWS(7)
+    ROWS(8)
+    ROWS(9)
+    ROWS(10)
+    ROWS(11)
+    ROWS(12)
 #endif
+  }
+#undef ROWS
 }
 
-static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                            struct right_factor b, struct result c) {
-  multiply_units(false, rows, columns, depth, a, b, c);
-}
-static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct factor a,
+/* Computes `columns` columns, at most TILE_COLUMNS, rounded up to whole vectors. */
+INLINE void multiply_panel(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
                            struct right_factor b, struct result c) {
-  multiply_units(true, rows, columns, depth, a, b, c);
-}
-
-/* c [rows, columns] = a b, or c += a b; each sum has `depth` terms. a and b are in units, pairs only if
- * HAS_PAIRS. Rows are rounded up to whole tiles, columns to whole vectors, and an odd depth to whole pairs;
- * all three matrices must have room for these. */
-static inline void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                            struct right_factor b, struct result c) {
-  if (HAS_PAIRS && pairs)
-    multiply_pairs(rows, columns, units_of(true, depth), a, b, c);
+  const int64_t vectors = whole_vectors(columns) / FLOATS;
+  if (vectors == TILE_VECTORS) multiply_rows(pairs, rows, TILE_VECTORS, depth, a, b, c);
+#if defined(__aarch64__)
+  else if (vectors == 3)
+    multiply_rows(pairs, rows, 3, depth, a, b, c);
+  else if (vectors == 2)
+    multiply_rows(pairs, rows, 2, depth, a, b, c);
+#endif
   else
-    multiply_floats(rows, columns, depth, a, b, c);
+    multiply_rows(pairs, rows, 1, depth, a, b, c);
 }
 
 #endif

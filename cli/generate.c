@@ -54,6 +54,7 @@ neap_generate_options generation_options(const struct arguments *given, const ch
       .seed = session->seed,
       .session = {.budget = session->budget,
                   .budget_fraction = session->budget_fraction,
+                  .bits = run->session.bits,
                   .backend = run->session.backend,
                   .threads = session->threads > 0 ? session->threads : run->session.threads,
                   .precision = run->session.precision,

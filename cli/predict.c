@@ -90,6 +90,7 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
                                   .training_records = s->training,
                                   .shape = run->shape,
                                   .session = {.convolution = run->session.convolution,
+                                              .bits = run->session.bits,
                                               .backend = run->session.backend,
                                               .threads = run->session.threads,
                                               .budget = s->a.options.session.budget,

@@ -132,10 +132,10 @@ static void print_settings(const struct train_report *r, const neap_train_progre
     fprintf(f, "pipeline      of %d ranks; blocks of each stage, from the last to the first: %s\n",
             (int)session->pipeline, progress->stages);
   const bool images = strcmp(progress->records, "images") == 0;
-  fprintf(f, "arithmetic    %s, stored in %s%s%s, seed %lld\n",
+  fprintf(f, "arithmetic    %s, stored in %s%s%s%s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),
-          images ? ", convolutions " : "", images ? convolutions[session->convolution] : "",
-          (long long)session->seed);
+          session->bits == NEAP_BITS_PORTABLE ? ", portable bits" : "", images ? ", convolutions " : "",
+          images ? convolutions[session->convolution] : "", (long long)session->seed);
 }
 
 static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {

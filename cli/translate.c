@@ -135,6 +135,7 @@ static int translate(const struct verb *verb, const char *folder, const struct s
                                     .shape = run->shape,
                                     .session = {.budget = given->budget,
                                                 .budget_fraction = given->budget_fraction,
+                                                .bits = run->session.bits,
                                                 .backend = run->session.backend,
                                                 .threads = run->session.threads},
                                     .beam = s->beam,

@@ -159,6 +159,12 @@ typedef struct neap_train_options {
   /* Number of epochs whose weights are kept in `out`, as epoch-NUMBER.safetensors: the last ones; 0: not
    * kept. */
   int64_t keep_epochs;
+  /* Number of checkpoints that are kept in `out`, each in a folder step-NUMBER that `resume` takes: the last
+   * ones; 0: only the current one, which is in `out` itself. */
+  int64_t keep_checkpoints;
+  /* With session.bits portable and `out`: digests of all variables are recorded in `out` after each of this
+   * number of steps, and at the first and the last, for neap_replay; 0: 100. */
+  int64_t digest_steps;
   /* For neap_evaluate: takes the mean of this number of kept weights, the latest; 0: takes the checkpoint
    * itself. */
   int32_t average;
@@ -281,6 +287,23 @@ void neap_evaluation_free(neap_evaluation *result);
 /* Evaluates the checkpoint in `options->resume` on the test set. Uses only the options of a session, the
  * model, its shape and the data; writes nothing. Another batch changes results only by rounding. */
 neap_status neap_evaluate(const neap_train_options *options, neap_evaluation *result);
+
+typedef struct neap_replay_result {
+  int64_t from,
+      to; /* the step of the checkpoint that it began with (0: the run's beginning); the last step */
+  int64_t compared;    /* recorded digests */
+  int64_t differs;     /* the first recorded step whose digests differ; -1: none */
+  int32_t differing;   /* variables that do */
+  char variables[512]; /* the names of the first of them */
+  neap_memory memory;
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: a budget that suffices */
+} neap_replay_result;
+
+/* Runs steps of the run in `options->resume`, whose bits are portable, once more, and compares the digests
+ * that it recorded: from its newest checkpoint before `step`, or else from its beginning, up to `step`.
+ * Writes nothing. `options` are those of the run; budget, threads and data's place may be others.
+ * NEAP_INVALID_ARGUMENT: the run recorded no digests of `step`. Digests that differ are no failure. */
+neap_status neap_replay(const neap_train_options *options, int64_t step, neap_replay_result *result);
 
 /* A class in data. */
 typedef struct neap_data_class {

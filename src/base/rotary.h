@@ -3,8 +3,9 @@
 #ifndef NEAP_BASE_ROTARY_H
 #define NEAP_BASE_ROTARY_H
 
-#include <math.h>
 #include <stdint.h>
+
+#include "base/elementary.h"
 
 /* Frequencies are divided by `factor` (0: they are not): all of them, where `places` is 0 ("linear"); else
  * those that turn fewer than `low` times over the first `places` positions, those that turn more than `high`
@@ -17,7 +18,7 @@ struct rotary_scaling {
 /* How far elements d and d + depth / 2 of a head are turned from one position to the next, in radians. */
 static inline double rotary_frequency(float base, const struct rotary_scaling *scaling, int64_t depth,
                                       int64_t d) {
-  const double frequency = pow((double)base, -2 * (double)d / (double)depth),
+  const double frequency = power((double)base, -2 * (double)d / (double)depth),
                factor = (double)scaling->factor;
   if (factor == 0) return frequency;
   if (scaling->places == 0) return frequency / factor;

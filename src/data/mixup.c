@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/elementary.h"
 #include "data/stream.h"
 
 /* Random numbers for a record, drawn one after the other. */
@@ -26,13 +27,16 @@ static double log_gamma_variate(struct draws *d, double alpha) {
   double cube = 1;
   for (int i = 0; i < ATTEMPTS; i++) { /* 19 of 20 attempts end here */
     draw(d, words);
-    const double normal = sqrt(-2 * log(open_uniform(words[0]))) * cos(tau * open_uniform(words[1])),
+    const double normal = sqrt(-2 * natural_logarithm(open_uniform(words[0]))) *
+                          cosine(tau * open_uniform(words[1])),
                  side = 1 + scale * normal;
     cube = side * side * side;
-    if (side > 0 && log(open_uniform(words[2])) < normal * normal / 2 + base * (1 - cube + log(cube))) break;
+    if (side > 0 && natural_logarithm(open_uniform(words[2])) <
+                        normal * normal / 2 + base * (1 - cube + natural_logarithm(cube)))
+      break;
     cube = 1;
   }
-  return log(base * cube) + (alpha < 1 ? log(open_uniform(words[3])) / alpha : 0);
+  return natural_logarithm(base * cube) + (alpha < 1 ? natural_logarithm(open_uniform(words[3])) / alpha : 0);
 }
 
 struct mixing mixup_draw(float alpha, uint64_t seed, int64_t epoch, int64_t record, int64_t count) {
@@ -41,5 +45,5 @@ struct mixing mixup_draw(float alpha, uint64_t seed, int64_t epoch, int64_t reco
   draw(&d, words);
   const double one = log_gamma_variate(&d, (double)alpha), two = log_gamma_variate(&d, (double)alpha);
   return (struct mixing){.partner = random_below(words[0], (uint64_t)count),
-                         .share = (float)(1 / (1 + exp(two - one)))};
+                         .share = (float)(1 / (1 + natural_exponential(two - one)))};
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/elementary.h"
 #include "data/stream.h"
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -43,7 +44,8 @@ void crop_at_random(int64_t picture_height, int64_t picture_width, int64_t heigh
     uint32_t bits[4];
     data_random(draw->seed, STREAM_AUGMENT, (uint64_t)draw->epoch, attempt << 40 | (uint64_t)record, bits);
     const double part = area * between(least, 1, bits[0]),
-                 ratio = exp(between(log(narrow), log(wide), bits[1]));
+                 ratio = natural_exponential(
+                     between(natural_logarithm(narrow), natural_logarithm(wide), bits[1]));
     const int64_t w = llrint(sqrt(part * ratio)), h = llrint(sqrt(part / ratio));
     if (w < 1 || w > picture_width || h < 1 || h > picture_height) continue;
     *box = (struct box){random_below(bits[3], (uint64_t)(picture_width - w + 1)),

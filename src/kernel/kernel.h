@@ -135,6 +135,7 @@ struct preparation {
 
 struct lower_options {
   neap_convolution convolution;
+  neap_bits bits;
   int threads; /* 0: all cores */
   int64_t
       outputs; /* named outputs of at most this many elements live to the end of the step, as the loss does */

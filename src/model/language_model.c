@@ -1,5 +1,6 @@
 #include "model/language_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -296,13 +296,15 @@ static neap_status choose_with(const struct neap_graph *graph, const struct neap
                                : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
   const bool fixed = replays || (choice.base_on_disk != NEAP_DISK_ALWAYS && !shards_all(options));
+  /* The least budget is that of planning: earlier reads may need fewer bytes by chance, but never ask for
+   * more. */
+  const uint64_t met = status == NEAP_OK ? plan_bytes(choice.plan) : 0;
   if (status == NEAP_OK && !fixed) status = prefetch_within(&choice);
   if (status != NEAP_OK) {
     choice_free(&choice);
     return status;
   }
-  if (choice.budget == NEAP_BUDGET_MAX || choice.budget == NEAP_BUDGET_MIN)
-    choice.budget = plan_bytes(choice.plan);
+  if (choice.budget == NEAP_BUDGET_MAX || choice.budget == NEAP_BUDGET_MIN) choice.budget = met;
   *out = choice;
   return NEAP_OK;
 }

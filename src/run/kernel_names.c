@@ -44,8 +44,9 @@ neap_status session_kernel_names(const neap_session *session, json_t **out) {
   neap_status status = NEAP_OK;
   RETURN_IF_NULL(array);
   TRY_DONE(collect_own(session->main, &region, &names));
-  TRY_DONE(collect(session_whole_step(session), &region, &names));
-  for (size_t i = 0; i < session->shapes.count; i++)
+  const bool named = session->options.bits != NEAP_BITS_PORTABLE; /* which algorithm is a matter of shapes */
+  if (named) TRY_DONE(collect(session_whole_step(session), &region, &names));
+  for (size_t i = 0; named && i < session->shapes.count; i++)
     TRY_DONE(collect(session->shapes.data[i].step.lowered, &region, &names));
   TRY_DONE(sort_into(array, &names));
   *out = json_incref(array);

@@ -58,6 +58,7 @@ float loss_scale_of(const struct neap_session_options *o) {
 struct lower_options lower_options_of(const struct neap_session_options *o) {
   const bool here = o->backend == NEAP_CPU && o->costs == NEAP_COSTS_ROOFLINE;
   return (struct lower_options){.convolution = o->convolution,
+                                .bits = o->bits,
                                 .threads = o->threads,
                                 .ranks = batch_ranks_of(o),
                                 .roofline = here ? machine_roofline(o->threads) : usual_roofline};
@@ -120,8 +121,21 @@ neap_status check_ranks(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
+/* Fails if the bits of a session with these options cannot follow from shapes alone. */
+static neap_status check_bits(const struct neap_session_options *o) {
+  if (o->bits != NEAP_BITS_PORTABLE) return NEAP_OK;
+  RETURN_IF(o->precision != NEAP_F32, NEAP_INVALID_ARGUMENT,
+            "--bits portable: values are stored in f32 (got --precision %s); leave one of the two out",
+            dtype_rows[o->precision].name);
+  RETURN_IF(o->backend != NEAP_CPU, NEAP_INVALID_ARGUMENT,
+            "--bits portable: the reference backend calls the C library, whose bits differ; leave one of the "
+            "two out");
+  return NEAP_OK;
+}
+
 neap_status check_session_options(const struct neap_session_options *o) {
   TRY(settings_check_session(o));
+  TRY(check_bits(o));
   TRY(check_share(o));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
             "session options: form %d of positions does not exist", (int)o->sparse_positions);

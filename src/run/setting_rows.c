@@ -19,6 +19,7 @@ enum {
   SHOW = NEAP_VERB_SHOW,
   STEPS = PLAN | CURVE | SHOW | NEAP_VERB_GRAPH, /* those that plan a model's training step */
   BENCH = NEAP_VERB_BENCH,
+  REPLAY = NEAP_VERB_REPLAY,
   LEARN = TRAIN | NEAP_VERB_LR
 };
 
@@ -42,9 +43,9 @@ const neap_setting setting_rows[] = {
     {"model", "NAME", NULL, "one of `neap models`, an ONNX file (FILE.onnx, onnx:FILE), or a language model (FILE.gguf, DIR)", FIELD(TEXT, model),
      .flags = KEPT | STEP | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | STEPS | BENCH | PREDICT, .key = "model"},
     {"data", "SET", NULL, "data to train on or to run on, from one of the sources of `neap data`", FIELD(TEXT, data),
-     .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | PLAN | PREDICT | EVALUATE | TRANSLATE, .key = "data"},
+     .flags = KEPT | NEAP_SETTING_SOURCE_PATH, .verbs = LEARN | PLAN | PREDICT | EVALUATE | TRANSLATE | REPLAY, .key = "data"},
     {"budget", "B", "max", "bytes: 96MiB, 0.5GB, 100663296, 80%, min, max or available", FIELD(BUDGET, session.budget),
-     .verbs = LEARN | PLAN | SHOW | PREDICT | EVALUATE | GENERATE | TRANSLATE, .instead_of = "process-budget|total-budget"},
+     .verbs = LEARN | PLAN | SHOW | PREDICT | EVALUATE | GENERATE | TRANSLATE | REPLAY, .instead_of = "process-budget|total-budget"},
     {"process-budget", "B", NULL, "bytes that the whole process may take, code and data too", FIELD(BYTES, session.process_budget),
      .verbs = TRAIN, .instead_of = "budget|total-budget"},
     {"total-budget", "B", NULL, "bytes of all processes together; each gets an equal part as its budget", FIELD(BYTES, total_budget),
@@ -126,9 +127,9 @@ const neap_setting setting_rows[] = {
     {"seed", "N", "1", "seed of first weights, order and augmentation; of generated text", FIELD(SEED, session.seed),
      .flags = KEPT, .verbs = LEARN | GENERATE, .key = "seed"},
     {"init", "FILE", NULL, "start from these weights, those that fit: .safetensors, .index.json, or a run's folder", FIELD(TEXT, initial),
-     .flags = PATH | ONE_RUN, .verbs = LEARN, .instead_of = "resume"},
+     .flags = PATH | ONE_RUN, .verbs = LEARN | REPLAY, .instead_of = "resume"},
     {"init-map", "FROM=TO", NULL, "rename the tensors of that file, with * and ?; several rules apply one after the other", FIELD(TEXT, initial_map),
-     .flags = ONE_RUN | LIST, .verbs = LEARN, .with = "init"},
+     .flags = ONE_RUN | LIST, .verbs = LEARN | REPLAY, .with = "init"},
     {"freeze", "PATTERN", NULL, "do not train these parameters, with * and ?; several; !PATTERN: except those", FIELD(TEXT, session.freeze),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .key = "freeze"},
     {"store", "PATTERN=TYPE", NULL, "store these frozen weights in blocks of few bits: q8_0, q5_1, q5_0, q4_1, q4_0, nf4, i8, or file: the type in the model's file; several; !PATTERN: except those", FIELD(TEXT, session.store),
@@ -152,7 +153,7 @@ const neap_setting setting_rows[] = {
     {"lora-layers", "PATTERN|all|attention", "queries and values", "linear layers that get adapters, with * and ?; several; !PATTERN: except those", FIELD(TEXT, session.lora_layers),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_layers"},
     {"lora-init", "DIR", NULL, "start from these adapters: a folder of peft", FIELD(TEXT, lora_initial),
-     .flags = PATH | ONE_RUN, .verbs = LEARN, .with = "lora", .unless = "resume"},
+     .flags = PATH | ONE_RUN, .verbs = LEARN | REPLAY, .with = "lora", .unless = "resume"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),
@@ -163,6 +164,10 @@ const neap_setting setting_rows[] = {
      .verbs = TRAIN, .with = "out|resume"},
     {"keep-epochs", "N", "0", "keep the weights of the last N epochs in --out, for --average", FIELD(INTEGER, keep_epochs), 0, SIZE_LIMIT,
      .verbs = TRAIN, .with = "out|resume"},
+    {"keep-checkpoints", "N", "0", "keep the last N checkpoints in --out, each in a folder step-NUMBER that --resume takes", FIELD(INTEGER, keep_checkpoints), 0, SIZE_LIMIT,
+     .verbs = TRAIN, .with = "out|resume"},
+    {"digest-every", "STEPS", "100", "record digests of all variables in --out after this many steps, for `neap replay`", FIELD(INTEGER, digest_steps), 1, COUNT_LIMIT,
+     .verbs = TRAIN, .with = "bits=portable&out|resume"},
     {"keep-best", NULL, NULL, "keep the weights of the best evaluation, by held-out accuracy or loss, for --best", FIELD(SWITCH, keep_best),
      .verbs = TRAIN, .with = "out|resume", .unless = "evaluate"},
     {"patience", "EPOCHS", NULL, "end the run after this many epochs without a better evaluation", FIELD(INTEGER, patience), 1, COUNT_LIMIT,
@@ -187,6 +192,8 @@ const neap_setting setting_rows[] = {
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"conv", "auto|direct|winograd", "auto, by shape", "algorithm of convolutions", FIELD(WORD, session.convolution),
      .flags = KEPT | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT, .models = IMAGES, .key = "convolution"},
+    {"bits", "usual|portable", "usual", "what bits follow from; portable: from shapes alone, the same on every processor, with any number of threads", FIELD(WORD, session.bits),
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT, .key = "bits"},
     {"backend", "cpu|reference", "cpu", "fast f32, or plain C in double", FIELD(WORD, session.backend),
      .flags = KEPT | STEP, .verbs = LEARN | STEPS | PREDICT, .key = "backend"},
     {"costs", "roofline|measured", "roofline", "compare plans by estimated (roofline) or measured seconds", FIELD(WORD, session.costs),
@@ -212,7 +219,7 @@ const neap_setting setting_rows[] = {
     {"save-sparse", NULL, NULL, "write sparse parameters as values and indices in --out, not as dense tensors", FIELD(SWITCH, session.save_sparse),
      .verbs = TRAIN, .with = "sparse|allow&out|resume"},
     {"threads", "N", "all cores", "number of threads; it does not change during a run", FIELD(INT, session.threads), 1, SIZE_LIMIT,
-     .flags = KEPT, .verbs = LEARN | STEPS | BENCH | PREDICT | EVALUATE | GENERATE | TRANSLATE, .key = "threads"},
+     .flags = KEPT, .verbs = LEARN | STEPS | BENCH | PREDICT | EVALUATE | GENERATE | TRANSLATE | REPLAY, .key = "threads"},
 };
 /* clang-format on */
 const int32_t setting_count = sizeof setting_rows / sizeof *setting_rows;

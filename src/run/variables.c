@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementary.h"
 #include "base/quantised.h"
 #include "base/random.h"
 #include "rewrite/rewrite.h"
@@ -267,10 +268,10 @@ static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_
   for (int64_t i = 0; i < count; i += 2) {
     uint32_t word[4];
     random_philox(seed, stream, (uint64_t)(first + i), word);
-    const double radius = sqrt(-2 * log(((double)word[0] + 1) * 0x1p-32)),
+    const double radius = sqrt(-2 * natural_logarithm(((double)word[0] + 1) * 0x1p-32)),
                  angle = 6.283185307179586 * (double)word[1] * 0x1p-32;
-    data[i] = (float)(deviation * radius * cos(angle));
-    if (i + 1 < count) data[i + 1] = (float)(deviation * radius * sin(angle));
+    data[i] = (float)(deviation * radius * cosine(angle));
+    if (i + 1 < count) data[i + 1] = (float)(deviation * radius * sine(angle));
   }
 }
 

@@ -2,6 +2,8 @@
 #ifndef NEAP_RUN_VARIABLES_H
 #define NEAP_RUN_VARIABLES_H
 
+#include <jansson.h>
+
 #include "run/session.h"
 #include "run/transfer.h"
 
@@ -9,6 +11,10 @@
  * had room for a gradient of every parameter, so no memory beyond the plan is needed. Outputs in the arena
  * are lost. If it is too small, or the host does not reach it, free `*allocated`; else that is NULL. */
 neap_status session_scratch(struct neap_session *session, float **buffer, float **allocated);
+
+/* As neap_session_digest; also adds the first 16 digits of each saved variable's own digest to an object, by
+ * its name, unless that is NULL. */
+neap_status session_digests(struct neap_session *session, char digest[65], json_t *variables);
 
 /* Fills the parameters and states with their first values. */
 neap_status initialise_variables(struct neap_session *session);

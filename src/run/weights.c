@@ -13,7 +13,25 @@
 #include "run/sparse.h"
 #include "run/variables.h"
 
-neap_status neap_session_digest(neap_session *s, char digest[65]) {
+/* Adds the digest of a variable to an object, by its name. */
+static neap_status add_digest(const struct neap_session *s, int32_t index, const float *data,
+                              int64_t elements, json_t *variables) {
+  enum { DIGITS = 16 };
+  char digest[65];
+  struct sha256 hash;
+  sha256_start(&hash);
+  sha256_feed(&hash, data, (size_t)elements * sizeof *data);
+  sha256_finish(&hash, digest);
+  digest[DIGITS] = '\0';
+  const char *name = s->main->graph->tensors.data[s->variables[index].tensor].name;
+  RETURN_IF(json_object_set_new(variables, name, json_string(digest)) != 0, NEAP_OUT_OF_MEMORY,
+            "out of memory for digests");
+  return NEAP_OK;
+}
+
+neap_status neap_session_digest(neap_session *s, char digest[65]) { return session_digests(s, digest, NULL); }
+
+neap_status session_digests(neap_session *s, char digest[65], json_t *variables) {
   NEED(s);
   NEED(digest);
   float *buffer, *allocated;
@@ -26,6 +44,7 @@ neap_status neap_session_digest(neap_session *s, char digest[65]) {
     status = neap_session_read(s, i, buffer);
     const int64_t elements = s->main->graph->tensors.data[s->variables[i].tensor].elements;
     if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
+    if (status == NEAP_OK && variables != NULL) status = add_digest(s, i, buffer, elements, variables);
   }
   free(allocated);
   if (status != NEAP_OK) return status;

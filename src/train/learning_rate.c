@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/elementary.h"
 #include "run/settings.h"
 
 static const double pi = 3.14159265358979323846;
@@ -35,17 +36,17 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
 static double cosine_at(const struct learning_rate *rate, int64_t step) {
   const double first = rate->old_cosine ? 0 : rate->warmup_steps;
   if ((double)step <= first) return 1;
-  return 0.5 * (1 + cos(pi * ((double)step - first) / ((double)rate->steps - first)));
+  return 0.5 * (1 + cosine(pi * ((double)step - first) / ((double)rate->steps - first)));
 }
 
 double learning_rate_at(const struct learning_rate *rate, int64_t step) {
   double value = rate->base;
-  if (rate->kind == NEAP_LR_STEP) value *= pow(rate->drop_factor, floor((double)step / rate->drop_steps));
+  if (rate->kind == NEAP_LR_STEP) value *= power(rate->drop_factor, floor((double)step / rate->drop_steps));
   if (rate->kind == NEAP_LR_INVERSE_SQRT && (double)step + 1 > rate->warmup_steps)
     value *= sqrt((rate->warmup_steps > 1 ? rate->warmup_steps : 1) / (double)(step + 1));
   if (rate->kind == NEAP_LR_COSINE) value *= cosine_at(rate, step);
   if (rate->kind == NEAP_LR_EXPONENTIAL && rate->steps > 1)
-    value *= pow(rate->last / rate->base, (double)step / (double)(rate->steps - 1));
+    value *= power(rate->last / rate->base, (double)step / (double)(rate->steps - 1));
   return (double)(step + 1) < rate->warmup_steps ? value * (double)(step + 1) / rate->warmup_steps : value;
 }
 

@@ -14,6 +14,7 @@
 #include "run/variables.h"
 #include "train/batches.h"
 #include "train/epochs.h"
+#include "train/kept_checkpoints.h"
 #include "train/model_data.h"
 #include "train/rewiring.h"
 #include "train/training_ranks.h"
@@ -129,11 +130,13 @@ static neap_status check_weights(const struct training *t) {
   return finite ? NEAP_OK : fail_diverged(t, "the weights are not finite");
 }
 
-/* Keeps the weights of the last checkpoint at the end of an epoch; a new run first removes those of
+/* Keeps the last checkpoint, and its weights at the end of an epoch; a new run first removes those of
  * others. */
-static neap_status keep_epoch(struct training *t) {
+static neap_status keep_checkpoint(struct training *t) {
   const neap_train_options *o = t->options;
   if (t->state.step == 0) epochs_forget(o->out);
+  if (t->state.step == 0) kept_checkpoints_forget(o->out);
+  if (o->keep_checkpoints > 0) TRY(kept_checkpoints_add(o->out, &t->state, o->keep_checkpoints));
   if (o->keep_epochs == 0 || t->state.step == 0 || t->state.step % t->epoch_steps != 0) return NEAP_OK;
   return epochs_keep(o->out, t->state.weights, t->state.epoch, o->keep_epochs, t->session);
 }
@@ -144,10 +147,11 @@ static neap_status save(struct training *t) {
   if (t->saved_step == t->state.step || session_is_torn(t->session)) return NEAP_OK;
   TRY(check_weights(t));
   if (!t->saves) return NEAP_OK;
-  if (t->options->out != NULL) TRY(metrics_sync(&t->metrics));
+  if (t->options->out != NULL) TRY(json_lines_sync(&t->metrics));
+  if (t->options->out != NULL) TRY(json_lines_sync(&t->digests));
   TRY(checkpoint_save(t->options->out, t->settings, t->session, &t->state));
   t->saved_step = t->state.step;
-  return t->options->out != NULL ? keep_epoch(t) : NEAP_OK;
+  return t->options->out != NULL ? keep_checkpoint(t) : NEAP_OK;
 }
 
 /* Saves a checkpoint after a failure that does not affect the run's state, so that no training is lost. */
@@ -206,6 +210,36 @@ static neap_status watch_memory(struct training *t) {
   TRY(save(t));
   return ending.status != NEAP_OK ? ending_tell(&ending)
                                   : neap_fail(NEAP_OUT_OF_MEMORY, "another process is short of memory");
+}
+
+/* Compares digests of this step with those that the run recorded. */
+static void compare_digests(struct replay *replay, const json_t *recorded, const json_t *made) {
+  neap_replay_result *result = replay->result;
+  const int32_t count = digests_compare(recorded, made, result->variables, sizeof result->variables);
+  result->compared++;
+  if (count == 0) return;
+  result->differs = json_integer_value(json_object_get(made, "step"));
+  result->differing = count;
+}
+
+/* Records the digests of this step if it is due, and compares them if the run that is replayed has them. */
+static neap_status note_digests(struct training *t) {
+  const neap_train_options *o = t->options;
+  const int64_t step = t->state.step, every = o->digest_steps > 0 ? o->digest_steps : DIGESTS_EVERY;
+  const bool due =
+      o->session.bits == NEAP_BITS_PORTABLE && t->saves && (step % every == 0 || step == t->steps);
+  char key[24];
+  snprintf(key, sizeof key, "%lld", (long long)step);
+  const json_t *recorded = t->replay != NULL ? json_object_get(t->replay->recorded, key) : NULL;
+  json_t *line;
+  if (!due && recorded == NULL) return NEAP_OK;
+  TRY(digests_make(t->session, step, &line));
+  if (recorded != NULL) compare_digests(t->replay, recorded, line);
+  return json_lines_write(&t->digests, line);
+}
+
+static bool replay_has_ended(const struct training *t) {
+  return t->replay != NULL && (t->state.step >= t->replay->to || t->replay->result->differs >= 0);
 }
 
 /* Does once, before step 1, all that comes later. So the first step shows its memory, and a folder that
@@ -296,8 +330,9 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
   progress.combination = t->combination;
   TRY(report(t, &progress));
   TRY(warm_up(t));
+  if (t->state.step == 0) TRY(note_digests(t));
   t->started = clock_seconds();
-  while (t->state.step < t->steps && !is_out_of_patience(t)) {
+  while (t->state.step < t->steps && !is_out_of_patience(t) && !replay_has_ended(t)) {
     const neap_status stepped = run_step(t, &progress);
     if (stepped == NEAP_INTERRUPTED) return end_on_request(t, "in the step that follows");
     TRY(stepped);
@@ -310,6 +345,7 @@ static neap_status run_steps(struct training *t, neap_train_result *result) {
       return end_on_request(t, "in the evaluation after");
     }
     if (!isfinite(progress.loss)) return fail_diverged(t, "the loss is not finite");
+    TRY(note_digests(t));
     if (written != NEAP_OK) return end_with_checkpoint(t, written);
     if (step % t->epoch_steps == 0 || step == t->steps || (every > 0 && step % every == 0)) TRY(save(t));
     progress.seconds_left =
@@ -405,6 +441,18 @@ static neap_status prepare(struct training *t) {
   return training_read_state(t);
 }
 
+/* Begins the file of digests in the run's folder, or goes on with it; another run's is removed. */
+static neap_status open_digests(struct training *t) {
+  const neap_train_options *o = t->options;
+  if (o->out == NULL) return NEAP_OK;
+  const char *path = region_format(&t->region, "%s/" DIGESTS, o->out);
+  RETURN_IF_NULL(path);
+  if (o->session.bits == NEAP_BITS_PORTABLE)
+    return json_lines_open(path, "digests", o->resume != NULL ? t->state.step : -1, &t->digests);
+  if (o->resume == NULL) unlink(path);
+  return NEAP_OK;
+}
+
 static neap_status run(struct training *t, neap_train_result *result) {
   TRY(training_share_status(t, prepare(t)));
   TRY(training_agree(t, "settings, model or data", t->settings));
@@ -412,7 +460,9 @@ static neap_status run(struct training *t, neap_train_result *result) {
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(training_share_status(t, training_load(t)));
   TRY(training_agree(t, "processor (its kernels) or version", t->kernels));
-  TRY(metrics_open(t->options->metrics, t->options->resume != NULL ? t->state.step : -1, &t->metrics));
+  TRY(json_lines_open(t->options->metrics, METRICS, t->options->resume != NULL ? t->state.step : -1,
+                      &t->metrics));
+  TRY(open_digests(t));
   TRY(event_file_open(t->options->tensorboard, t->options->resume != NULL ? t->state.step : -1, &t->region,
                       &t->events));
   TRY(run_steps(t, result));
@@ -444,11 +494,83 @@ neap_status neap_train(const neap_train_options *options, neap_train_result *res
   const volatile int *before = stop_listen(options->stop);
   ending_keep(&ending, run(&t, result));
   stop_listen(before);
-  const neap_status filled = fill_result(&t, ending.status, result), closed = metrics_close(&t.metrics),
-                    also_closed = event_file_close(&t.events);
+  const neap_status filled = fill_result(&t, ending.status, result),
+                    closed[] = {json_lines_close(&t.metrics), json_lines_close(&t.digests),
+                                event_file_close(&t.events)};
   training_release(&t);
   TRY(ending_tell(&ending));
-  return filled != NEAP_OK ? filled : closed != NEAP_OK ? closed : also_closed;
+  TRY(filled);
+  for (size_t i = 0; i < sizeof closed / sizeof *closed; i++) TRY(closed[i]);
+  return NEAP_OK;
+}
+
+/* ---- A replay -------------------------------------------------------------------------------------------
+ */
+
+/* Returns the recorded step nearest to one from below, or from above; -1: it does not exist. */
+static int64_t nearest(json_t *recorded, int64_t step, bool below) {
+  int64_t found = -1;
+  const char *key;
+  json_t *line;
+  json_object_foreach(recorded, key, line) {
+    const int64_t at = strtoll(key, NULL, 10);
+    if (below ? at <= step && at > found : at >= step && (found < 0 || at < found)) found = at;
+  }
+  return found;
+}
+
+/* Fails unless the run recorded digests of the step. */
+static neap_status need_recorded(json_t *recorded, const char *folder, int64_t step) {
+  const int64_t below = nearest(recorded, step, true), above = nearest(recorded, step, false);
+  RETURN_IF(below < 0 && above < 0, NEAP_INVALID_ARGUMENT, "%s/" DIGESTS ": holds no digests", folder);
+  RETURN_IF(step < 1 || (below != step && above < 0), NEAP_INVALID_ARGUMENT,
+            "--step %lld: the run recorded digests of steps 1 to %lld; give one of them", (long long)step,
+            (long long)nearest(recorded, INT64_MAX, true));
+  RETURN_IF(below != step, NEAP_INVALID_ARGUMENT,
+            "--step %lld: the run recorded no digests of it; the nearest are of steps %lld and %lld",
+            (long long)step, (long long)below, (long long)above);
+  return NEAP_OK;
+}
+
+static neap_status replay(struct training *t, const char *folder, neap_train_result *unused) {
+  neap_train_options *own = &t->own;
+  TRY(digests_read(folder, &t->region, &t->replay->recorded));
+  TRY(need_recorded(t->replay->recorded, folder, t->replay->to));
+  TRY(kept_checkpoints_before(folder, t->replay->to, &t->region, &own->resume));
+  if (own->resume != NULL) own->initial = own->initial_map = own->lora_initial = NULL;
+  TRY(run(t, unused));
+  RETURN_IF(t->replay->result->compared == 0, NEAP_INTERNAL, "%s: no step of the replay was compared",
+            folder);
+  return NEAP_OK;
+}
+
+neap_status neap_replay(const neap_train_options *options, int64_t step, neap_replay_result *result) {
+  NEED(options);
+  NEED(result);
+  RETURN_IF(options->resume == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_replay: resume is NULL; give the folder of a run");
+  neap_train_options alone = *options;
+  alone.out = alone.metrics = alone.tensorboard = alone.save_plan = NULL;
+  alone.no_evaluation = true;
+  alone.patience = 0;
+  struct replay of = {.to = step, .result = result};
+  struct training t = training_of(&alone);
+  neap_train_result unused = {0};
+  *result = (neap_replay_result){.differs = -1};
+  t.options = &t.own;
+  t.replay = &of;
+  t.threads = team_size(options->session.threads);
+  struct ending ending;
+  const volatile int *before = stop_listen(options->stop);
+  ending_keep(&ending, replay(&t, options->resume, &unused));
+  stop_listen(before);
+  result->smallest_budget = unused.smallest_budget;
+  result->to = t.state.step;
+  result->from = t.state.step - t.steps_here;
+  if (t.session != NULL) neap_session_memory(t.session, &result->memory);
+  training_release(&t);
+  json_decref(of.recorded);
+  return ending_tell(&ending);
 }
 
 static neap_status measure(struct training *t, neap_run_size *size) {

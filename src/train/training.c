@@ -323,6 +323,7 @@ neap_status training_settle(struct training *t) {
   TRY(settings_add_json(t->settings, &settled));
   RETURN_IF(!add_derived(t->settings, t), NEAP_INVALID_ARGUMENT,
             "the settings cannot be saved: out of memory, or one is not UTF-8 or not finite");
+  if (t->options->session.bits == NEAP_BITS_PORTABLE) json_object_del(t->settings, "threads");
   return NEAP_OK;
 }
 

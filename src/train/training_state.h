@@ -8,6 +8,7 @@
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/confusion.h"
+#include "train/digests.h"
 #include "train/event_file.h"
 #include "train/folder.h"
 #include "train/learning_rate.h"
@@ -16,6 +17,13 @@
 enum {
   TIMED_STEPS = 4096, /* the median is over at most the last this many steps */
   UNTIMED_STEPS = 2   /* the first steps, which warm caches */
+};
+
+/* What a replay compares its digests with. */
+struct replay {
+  json_t *recorded; /* of the run, by step (train/digests.h) */
+  int64_t to;       /* the last step to run */
+  neap_replay_result *result;
 };
 
 struct training {
@@ -28,7 +36,8 @@ struct training {
   neap_graph *graph;
   neap_session *session;
   struct learning_rate rate;
-  struct metrics metrics;
+  struct json_lines metrics, digests;
+  struct replay *replay; /* NULL: the run is none */
   struct event_file events;
   struct confusion confusion; /* of an evaluation by class */
   float *class_weights;       /* [shape.classes]; NULL: all classes weigh 1 */

@@ -321,6 +321,10 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_evaluate(NULL, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){0}, &evaluated));
   REFUSED(neap_evaluate(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
+  neap_replay_result replayed;
+  REFUSED(neap_replay(NULL, 1, &replayed));
+  REFUSED(neap_replay(&(neap_train_options){0}, 1, &replayed));
+  REFUSED(neap_replay(&(neap_train_options){.model = "mlp", .data = "synthetic"}, 1, NULL));
   neap_data_report *data_report;
   REFUSED(neap_data_inspect(NULL, NULL, &data_report));
   REFUSED(neap_data_inspect("synthetic", NULL, NULL));

@@ -11,8 +11,8 @@
 static char path[] = "/tmp/neap-metrics-XXXXXX";
 
 static void write_steps(int64_t resumed, int64_t from, int64_t to) {
-  struct metrics metrics;
-  assert_int_equal(metrics_open(path, resumed, &metrics), NEAP_OK);
+  struct json_lines metrics;
+  assert_int_equal(json_lines_open(path, METRICS, resumed, &metrics), NEAP_OK);
   for (int64_t step = from; step <= to; step++) {
     const neap_train_progress progress = {.step = step,
                                           .epoch = (step + 3) / 4,
@@ -26,8 +26,8 @@ static void write_steps(int64_t resumed, int64_t from, int64_t to) {
                                           .bits_per_byte = step == 8 ? 2.25 : -1};
     assert_int_equal(metrics_write(&metrics, &progress), NEAP_OK);
   }
-  assert_int_equal(metrics_sync(&metrics), NEAP_OK);
-  assert_int_equal(metrics_close(&metrics), NEAP_OK);
+  assert_int_equal(json_lines_sync(&metrics), NEAP_OK);
+  assert_int_equal(json_lines_close(&metrics), NEAP_OK);
 }
 
 static size_t read_all(char *text, size_t size) {
@@ -92,15 +92,15 @@ static void test_resume(void **state) {
 /* A file of something else is not cut. */
 static void test_other_file(void **state) {
   (void)state;
-  const char *const texts[] = {"hello\nworld\n", "{\"loss\": 1}\n", "{\"step\": \"1\"}\n", "{\"step\": 0}\n",
+  const char *const texts[] = {"hello\nworld\n", "{\"loss\": 1}\n", "{\"step\": \"1\"}\n", "{\"step\": -1}\n",
                                "\n"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     char got[64];
     FILE *file = fopen(path, "wb");
     fputs(texts[i], file);
     fclose(file);
-    struct metrics metrics;
-    assert_int_equal(metrics_open(path, 1, &metrics), NEAP_BAD_FORMAT);
+    struct json_lines metrics;
+    assert_int_equal(json_lines_open(path, METRICS, 1, &metrics), NEAP_BAD_FORMAT);
     assert_non_null(strstr(neap_error_message(), path));
     assert_non_null(strstr(neap_error_message(), "line 1"));
     read_all(got, sizeof got);
@@ -124,16 +124,16 @@ static void test_new_file(void **state) {
 
 static void test_failures(void **state) {
   (void)state;
-  struct metrics metrics;
-  assert_int_equal(metrics_open("/dev/null/metrics", -1, &metrics), NEAP_IO_FAILED);
+  struct json_lines metrics;
+  assert_int_equal(json_lines_open("/dev/null/metrics", METRICS, -1, &metrics), NEAP_IO_FAILED);
   assert_non_null(strstr(neap_error_message(), "/dev/null/metrics"));
-  assert_int_equal(metrics_open(NULL, -1, &metrics), NEAP_OK);
+  assert_int_equal(json_lines_open(NULL, METRICS, -1, &metrics), NEAP_OK);
   assert_int_equal(metrics_write(&metrics, &(neap_train_progress){.step = 1}), NEAP_OK);
-  assert_int_equal(metrics_close(&metrics), NEAP_OK);
+  assert_int_equal(json_lines_close(&metrics), NEAP_OK);
   if (access("/dev/full", W_OK) != 0) skip();
-  assert_int_equal(metrics_open("/dev/full", -1, &metrics), NEAP_OK);
+  assert_int_equal(json_lines_open("/dev/full", METRICS, -1, &metrics), NEAP_OK);
   assert_int_equal(metrics_write(&metrics, &(neap_train_progress){.step = 1}), NEAP_IO_FAILED);
-  metrics_close(&metrics);
+  json_lines_close(&metrics);
 }
 
 static int make_file(void **state) {

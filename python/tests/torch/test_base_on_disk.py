@@ -65,7 +65,7 @@ def test_bits(few: str, tmp_path: Path, kind: str) -> None:  # noqa: F811
         assert disk["weights_sha256"] == memory["weights_sha256"], budget
         assert disk["on_disk_bytes"] > 0 and disk["disk_bytes_per_step"] > 0
         assert disk["resident_bytes"] < memory["resident_bytes"] / 2
-    by_itself = train(model, few, tmp_path / "auto", "--budget", str(disk["planned_peak_bytes"]))
+    by_itself = train(model, few, tmp_path / "auto", "--budget", str(disk["budget_bytes"]))
     assert by_itself["on_disk_bytes"] == disk["on_disk_bytes"]
     assert by_itself["weights_sha256"] == memory["weights_sha256"]
 

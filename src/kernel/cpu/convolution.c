@@ -28,9 +28,16 @@ static double most_workspace(const struct cpu *cpu, const struct convolution *c,
   return left > least ? left : least;
 }
 
+/* Returns the number of threads that Winograd's blocks, and so its sums, are divided for: with portable bits
+ * one number for all. */
+static int divisions(const struct cpu *cpu) {
+  enum { PORTABLE = 4 };
+  return cpu->portable ? PORTABLE : cpu->threads;
+}
+
 /* Returns true if Winograd is to be used, the same for all three passes of a convolution, so that they share
  * the order of the kernels. Depends on the shapes of the graph, the processor and the number of threads, not
- * on plan, variant or budget, as the last bits depend on it. */
+ * on plan, variant or budget, as the last bits depend on it; with portable bits on shapes alone. */
 static bool wants_winograd(const struct cpu *cpu, const struct convolution *c, neap_dtype storage,
                            struct winograd *w) {
   static const enum winograd_pass passes[] = {[PASS_FORWARD] = WINOGRAD_FORWARD,
@@ -40,11 +47,13 @@ static bool wants_winograd(const struct cpu *cpu, const struct convolution *c, n
     return false;
   const struct activation x = activation_in(c->source, c->source_lanes, storage),
                           y = activation_in(c->destination, c->destination_lanes, storage);
-  const double most = most_workspace(cpu, c, storage), speed = dnn_convolution_speed(storage == NEAP_BF16);
+  const double most = most_workspace(cpu, c, storage),
+               speed = cpu->portable ? 1 : dnn_convolution_speed(storage == NEAP_BF16);
   if (!winograd_takes(x, y, c->kernel[2], c->kernel[3])) return false;
   struct winograd plans[WINOGRAD_PASSES];
-  const bool fit = winograd_plan(x, y, c->padding[0], c->padding[1], cpu->threads, most, plans);
+  const bool fit = winograd_plan(x, y, c->padding[0], c->padding[1], divisions(cpu), most, plans);
   *w = plans[passes[c->pass]];
+  w->threads = cpu->threads;
   return cpu->convolution == NEAP_CONV_WINOGRAD || (fit && winograd_pays(plans, speed));
 }
 
@@ -59,8 +68,8 @@ static neap_status make(struct cpu *cpu, const struct convolution *c, neap_dtype
     p->seconds = winograd_flops(&winograd) / p->roofline->f32_flops;
     return NEAP_OK;
   }
-  RETURN_IF(storage == NEAP_F16 || (storage == NEAP_BF16 && !dnn_has_bf16()), NEAP_UNSUPPORTED,
-            "oneDNN has no fast convolution for this type");
+  RETURN_IF(cpu->portable || storage == NEAP_F16 || (storage == NEAP_BF16 && !dnn_has_bf16()),
+            NEAP_UNSUPPORTED, "oneDNN has no fast convolution for this type");
   TRY(dnn_make_convolution(cpu->dnn, c, NULL, &kernel->primitive));
   p->workspace = dnn_scratchpad_bytes(kernel->primitive);
   return NEAP_OK;

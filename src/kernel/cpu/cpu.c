@@ -94,11 +94,13 @@ static neap_status create_state(const struct neap_graph *graph, const struct low
     return status;
   }
   cpu->convolution = options->convolution;
+  cpu->portable = options->bits == NEAP_BITS_PORTABLE;
+  if (cpu->portable) cpu->kernels = cpu_kernels_fused(cpu->kernels);
   cpu->threads = options->threads;
   cpu->largest_node = largest_node(graph);
   cpu->part_bytes = choose_part_bytes(cpu->largest_node);
   const int64_t widest = cpu_kernels_lanes(cpu->kernels);
-  cpu->block = widest == 0 || !dnn_takes_blocks() ? 0 : choose_block(graph, widest);
+  cpu->block = widest == 0 || cpu->portable || !dnn_takes_blocks() ? 0 : choose_block(graph, widest);
   *state = cpu;
   return NEAP_OK;
 }
@@ -127,7 +129,10 @@ static void describe(const struct kernel *kernel, char *text, size_t size) {
     snprintf(text + length, size - length, ", in parts of %lld rows", (long long)split_rows(state->split));
 }
 
-static const char *own_kernels(const void *state) { return ((const struct cpu *)state)->kernels->name; }
+static const char *own_kernels(const void *state) {
+  const struct cpu *cpu = state;
+  return cpu->portable ? "portable" : cpu->kernels->name;
+}
 
 static uint64_t format_bytes(const struct tensor *t, struct memory_format f) {
   if (f.packed != NULL) /* of f32: what is stored in fewer bits lies in the same order */

@@ -11,6 +11,7 @@ struct cpu {
   struct dnn *dnn;
   int64_t block; /* channels in a block: 16, 8; 0: channels last */
   neap_convolution convolution;
+  bool portable; /* bits follow from shapes alone (NEAP_BITS_PORTABLE) */
   int threads;
   double largest_node;               /* bytes of its operands */
   uint64_t part_bytes;               /* of f32 that the rows of a part may take */

@@ -78,8 +78,8 @@ static uint64_t reserve(struct preparation *p, uint64_t bytes) {
 
 static void lay_out(const struct cpu *cpu, struct loss_kernel *k, struct preparation *p, int64_t rows,
                     int64_t width, bool bias, bool back, uint64_t scratch) {
-  const uint64_t real = sizeof(float),
-                 sums = bias && back ? cpu->kernels->reduction_workspace(k->block, cpu->threads) : 0;
+  const struct activation columns = {rows, k->block, 1, 1, k->block, NEAP_F32};
+  const uint64_t real = sizeof(float), sums = bias && back ? cpu->kernels->reduction_workspace(columns) : 0;
   p->workspace = 0;
   k->logits = reserve(p, (uint64_t)(rows * k->block) * real);
   k->dlogits = reserve(p, k->pairs && back ? (uint64_t)(rows * k->block) * sizeof(uint16_t) : 0);

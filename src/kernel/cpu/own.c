@@ -7,11 +7,6 @@
 #include "kernel/random_stream.h"
 #include "kernel/ranks.h"
 
-static uint64_t reduction_workspace(const struct cpu *cpu, struct activation a) {
-  const int64_t channels = (a.channels + a.lanes - 1) / a.lanes * a.lanes;
-  return cpu->kernels->reduction_workspace(channels, cpu->threads);
-}
-
 /* Prepares an operator on activations of one shape: every input in `same` (a bit each) and output 0 take the
  * format of input 0. */
 static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph, const struct node *node,
@@ -19,7 +14,7 @@ static neap_status prepare_alike(struct cpu *cpu, const struct neap_graph *graph
   for (int32_t i = 1; i < node->input_count; i++) p->inputs[i] = same >> i & 1 ? p->inputs[0] : ROW_MAJOR;
   if (same & 1) p->outputs[0] = p->inputs[0];
   const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);
-  if (reduces) p->workspace = reduction_workspace(cpu, a);
+  if (reduces) p->workspace = cpu->kernels->reduction_workspace(a);
   return cpu_finish(cpu, p, run, (struct cpu_kernel){.a = a});
 }
 
@@ -172,7 +167,7 @@ CPU_OPERATOR(dropout, TYPE_F32) { return prepare_alike(state, graph, node, p, ru
 
 /* Returns the place in the workspace after the sums, for a result that is not f32. */
 static uint64_t bias_place(const struct cpu *cpu, struct activation a) {
-  return (reduction_workspace(cpu, a) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+  return (cpu->kernels->reduction_workspace(a) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
 }
 
 RUN(run_bias_backward) {
@@ -188,7 +183,8 @@ CPU_OPERATOR(bias_backward, TYPES_FLOAT) {
   const struct activation a = activation_of(node_input(graph, node, 0), p->inputs[0]);
   const bool f32 = graph->tensors.data[node->outputs[0]].dtype == NEAP_F32;
   const uint64_t place = bias_place(state, a);
-  p->workspace = f32 ? reduction_workspace(state, a) : place + (uint64_t)a.channels * sizeof(float);
+  p->workspace = f32 ? ((struct cpu *)state)->kernels->reduction_workspace(a)
+                     : place + (uint64_t)a.channels * sizeof(float);
   return cpu_finish(state, p, run_bias_backward, (struct cpu_kernel){.a = a, .sums = place});
 }
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementary.h"
 #include "kernel/cpu/isa/random.h"
 #include "kernel/cpu/isa/storage.h"
 #include "kernel/cpu/isa/tile_product.h"
@@ -372,7 +373,7 @@ static void attend(const struct attention *a, const struct queries *q, const voi
   }
   for (int64_t i = 0; i < q->count; i++) {
     const float sum = r.sum[i];
-    log_sum[i] = sum != 0 ? r.highest[i] + logf(sum) : -INFINITY;
+    log_sum[i] = sum != 0 ? r.highest[i] + logarithm(sum) : -INFINITY;
     r.shrink[i] = sum != 0 ? 1 / sum : 0;
   }
   unpack_columns(a, q->count, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
@@ -433,16 +434,15 @@ static void find_means(const struct attention *a, int64_t count, const void *y, 
   const int64_t row = a->heads * a->depth;
   for (int64_t i = 0; i < count; i++) {
     const float *result = b->row[0], *gradient = b->row[1];
-    float sum = 0;
+    float sums[SUM_LANES] = {0};
     widen_run(a->storage, a->depth, element_at(y, a->storage, i * row), b->row[0]);
     if (!b->pairs) {
       for (int64_t d = 0; d < a->depth; d++) b->sums[d * QUERIES + i] = result[d];
       continue;
     }
     widen_run(a->storage, a->depth, element_at(dy, a->storage, i * row), b->row[1]);
-#pragma omp simd reduction(+ : sum)
-    for (int64_t d = 0; d < a->depth; d++) sum += result[d] * gradient[d];
-    mean[i] = sum;
+    IN_LANES(d, lane, a->depth, sums[lane] = multiply_add(result[d], gradient[d], sums[lane]));
+    mean[i] = sum_of_float_lanes(sums);
   }
   for (int64_t d = 0; !b->pairs && d < a->depth; d++) {
     const float *results = b->sums + d * QUERIES, *gradients = b->gradient.columns + d * QUERIES;
@@ -582,8 +582,8 @@ static void make_angles(const struct rotary *r, int64_t row, float *angles) {
   for (int64_t d = 0; d < half; d++) {
     const double angle =
         ((double)row + (double)r->first) * rotary_frequency(r->base, &r->scaling, r->depth, d);
-    angles[d] = (float)cos(angle);
-    angles[half + d] = (float)(r->back ? -sin(angle) : sin(angle));
+    angles[d] = (float)cosine(angle);
+    angles[half + d] = (float)(r->back ? -sine(angle) : sine(angle));
   }
 }
 
@@ -591,8 +591,8 @@ static void turn(int64_t half, const float *angles, const float *x, float *y) {
 #pragma omp simd
   for (int64_t d = 0; d < half; d++) {
     const float first = x[d], second = x[half + d], c = angles[d], s = angles[half + d];
-    y[d] = first * c - second * s;
-    y[half + d] = second * c + first * s;
+    y[d] = multiply_add(first, c, -(second * s));
+    y[half + d] = multiply_add(second, c, first * s);
   }
 }
 

@@ -5,11 +5,20 @@
 #include "kernel/cpu/isa/floats.h"
 
 /* A tensor is processed in slices: SLICE_ROWS pixels, or the rest, of one channel block of one image. Sums
- * within a slice are f32, sums of slices double. */
-enum { SLICE_ROWS = 128, TILE = 64 };
+ * within a slice are f32, sums of slices double. Sums over all slices are made in pieces, at most
+ * MOST_PIECES, whose number follows from the shape: threads take whole pieces, so bits do not depend on their
+ * number. */
+enum { SLICE_ROWS = 128, TILE = 64, MOST_PIECES = 8 };
 
 /* Returns the number of slices of a channel block of one image. */
 static int64_t slices_per_image(struct activation a) { return (pixels_of(a) + SLICE_ROWS - 1) / SLICE_ROWS; }
+
+/* Returns the number of pieces of all images; a tensor of one pixel has its images in the place of pixels. */
+static int pieces_of(struct activation a) {
+  const int64_t slices =
+      pixels_of(a) == 1 ? (a.images + SLICE_ROWS - 1) / SLICE_ROWS : a.images * slices_per_image(a);
+  return (int)(slices < MOST_PIECES ? slices : MOST_PIECES);
+}
 
 struct slice {
   int64_t offset, rows; /* of its first element; pixels */
@@ -105,7 +114,15 @@ static void add_to(floats sums, double *total) {
   for (int i = 0; i < FLOATS; i++) total[i] += (double)sums[i];
 }
 
-/* sum (x - centre), sum (x - centre)^2 */
+/* Adds the two terms of a pixel to the sums of a channel: x - centre and its square. */
+INLINE void add_moments(float x, float centre, float *first, float *second) {
+  const float d = x - centre;
+  *first += d;
+  *second = multiply_add(d, d, *second);
+}
+
+/* sum (x - centre), sum (x - centre)^2. A channel's pixels are added one by one, or in lanes if they lie next
+ * to each other. */
 INLINE void moments_of(neap_dtype storage, const void *x, struct columns at, const struct channel_terms *t,
                        double *first, double *second) {
   const int64_t whole = whole_vectors(at);
@@ -115,25 +132,34 @@ INLINE void moments_of(neap_dtype storage, const void *x, struct columns at, con
     for (int64_t r = 0; r < at.rows; r++) {
       const floats d = elements(storage, x, r * at.stride + c) - centre;
       a += d;
-      b += d * d;
+      b = multiply_add_vector(d, d, b);
     }
     add_to(a, first + c);
     add_to(b, second + c);
   }
   for (int64_t c = whole; c < at.width; c++) {
-    float a = 0, b = 0;
-#pragma omp simd reduction(+ : a, b)
-    for (int64_t r = 0; r < at.rows; r++) {
-      const float d = element(storage, x, r * at.stride + c) - t->centre[c];
-      a += d;
-      b += d * d;
-    }
-    first[c] += (double)a;
-    second[c] += (double)b;
+    const float centre = t->centre[c];
+    float a[SUM_LANES] = {0}, b[SUM_LANES] = {0};
+    if (at.stride == 1)
+      IN_LANES(r, lane, at.rows, add_moments(element(storage, x, r), centre, &a[lane], &b[lane]));
+    else
+      for (int64_t r = 0; r < at.rows; r++)
+        add_moments(element(storage, x, r * at.stride + c), centre, &a[0], &b[0]);
+    first[c] += (double)sum_of_float_lanes(a);
+    second[c] += (double)sum_of_float_lanes(b);
   }
 }
 
-/* sum g, sum g (x - centre); g = dy or, with ReLU, dy where the forward result was not clipped. */
+/* Adds the two terms of a pixel: g and g (x - centre), where g is dy or, with ReLU, dy where the forward
+ * result was not clipped. */
+INLINE void add_gradients(bool relu, float x, float dy, const struct channel_terms *t, int64_t c,
+                          float *first, float *second) {
+  const float g = !relu || inside(normalised(x, t->scale[c], t->shift[c]), t->ceiling) ? dy : 0;
+  *first += g;
+  *second = multiply_add(g, x - t->centre[c], *second);
+}
+
+/* sum g, sum g (x - centre). */
 INLINE void gradients_of(neap_dtype storage, bool relu, const void *x, const void *dy, struct columns at,
                          const struct channel_terms *t, double *first, double *second) {
   const int64_t whole = whole_vectors(at);
@@ -145,23 +171,23 @@ INLINE void gradients_of(neap_dtype storage, bool relu, const void *x, const voi
       floats g = elements(storage, dy, r * at.stride + c);
       if (relu) g = where_inside(normalised_vector(v, scale, shift), t->ceiling, g);
       a += g;
-      b += g * (v - centre);
+      b = multiply_add_vector(g, v - centre, b);
     }
     add_to(a, first + c);
     add_to(b, second + c);
   }
   for (int64_t c = whole; c < at.width; c++) {
-    float a = 0, b = 0;
-#pragma omp simd reduction(+ : a, b)
-    for (int64_t r = 0; r < at.rows; r++) {
-      const float v = element(storage, x, r * at.stride + c);
-      float g = element(storage, dy, r * at.stride + c);
-      if (relu) g = inside(normalised(v, t->scale[c], t->shift[c]), t->ceiling) ? g : 0;
-      a += g;
-      b += g * (v - t->centre[c]);
-    }
-    first[c] += (double)a;
-    second[c] += (double)b;
+    float a[SUM_LANES] = {0}, b[SUM_LANES] = {0};
+    if (at.stride == 1)
+      IN_LANES(
+          r, lane, at.rows,
+          add_gradients(relu, element(storage, x, r), element(storage, dy, r), t, c, &a[lane], &b[lane]));
+    else
+      for (int64_t r = 0; r < at.rows; r++)
+        add_gradients(relu, element(storage, x, r * at.stride + c), element(storage, dy, r * at.stride + c),
+                      t, c, &a[0], &b[0]);
+    first[c] += (double)sum_of_float_lanes(a);
+    second[c] += (double)sum_of_float_lanes(b);
   }
 }
 
@@ -192,7 +218,7 @@ static void relu_gradients(neap_dtype storage, const void *x, const void *dy, st
 
 /* ---- Sums of a channel block over a team of threads ---- */
 
-/* A thread of a team, and the workspace of the team: for each thread, two sums for each channel. */
+/* A thread of a team, and the workspace of the team: for each piece, two sums for each channel. */
 struct member {
   int thread, threads;
   void *workspace;
@@ -200,12 +226,12 @@ struct member {
 static struct member member_of_team(void *workspace) {
   return (struct member){omp_get_thread_num(), omp_get_num_threads(), workspace};
 }
-static double *thread_sums(void *workspace, struct activation a, int thread) {
-  return (double *)workspace + (int64_t)thread * 2 * blocks_of(a) * a.lanes;
+static double *sums_of_piece(void *workspace, struct activation a, int64_t piece) {
+  return (double *)workspace + piece * 2 * blocks_of(a) * a.lanes;
 }
 
-size_t ISA(reduction_workspace)(int64_t channels, int threads) {
-  return (size_t)channels * 2 * sizeof(double) * (size_t)threads;
+size_t ISA(reduction_workspace)(struct activation a) {
+  return (size_t)(blocks_of(a) * a.lanes) * 2 * sizeof(double) * (size_t)pieces_of(a);
 }
 
 static int64_t tile_width(struct activation a, int64_t block, int64_t column) {
@@ -221,19 +247,19 @@ static const void *element_or_null(struct activation a, const void *x, int64_t i
 
 typedef void tile_terms(const void *context, int64_t channel, int64_t count, struct channel_terms *t);
 
-/* Computes this thread's share of a block's sums. */
-static void sum_block(struct activation a, int64_t block, const void *x, const void *dy, column_sums *sums,
-                      tile_terms *terms, const void *context, struct member own) {
-  double *first = thread_sums(own.workspace, a, own.thread) + block * a.lanes,
+/* Computes a piece of a block's sums. */
+static void sum_piece(struct activation a, int64_t block, int64_t piece, const void *x, const void *dy,
+                      column_sums *sums, tile_terms *terms, const void *context, void *workspace) {
+  double *first = sums_of_piece(workspace, a, piece) + block * a.lanes,
          *second = first + blocks_of(a) * a.lanes;
   memset(first, 0, (size_t)a.lanes * sizeof *first);
   memset(second, 0, (size_t)a.lanes * sizeof *second);
-  const struct range mine = part_of(a.images * slices_per_image(a), own.thread, own.threads);
+  const struct range slices = part_of(a.images * slices_per_image(a), (int)piece, pieces_of(a));
   int64_t width;
   for (int64_t column = 0; (width = tile_width(a, block, column)) > 0 && column < a.lanes; column += width) {
     struct channel_terms t;
     terms(context, block * a.lanes + column, width, &t);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
+    for (int64_t i = slices.begin; i < slices.end; i++) {
       const struct slice s = slice_at(a, block, i);
       sums(a.storage, element_at(x, a.storage, s.offset + column), element_or_null(a, dy, s.offset + column),
            (struct columns){s.rows, a.lanes, width}, &t, first + column, second + column);
@@ -241,10 +267,18 @@ static void sum_block(struct activation a, int64_t block, const void *x, const v
   }
 }
 
-static void total(struct activation a, int64_t channel, struct member own, double *first, double *second) {
+/* Computes this thread's share of a block's sums. */
+static void sum_block(struct activation a, int64_t block, const void *x, const void *dy, column_sums *sums,
+                      tile_terms *terms, const void *context, struct member own) {
+  const struct range mine = part_of(pieces_of(a), own.thread, own.threads);
+  for (int64_t piece = mine.begin; piece < mine.end; piece++)
+    sum_piece(a, block, piece, x, dy, sums, terms, context, own.workspace);
+}
+
+static void total(struct activation a, int64_t channel, void *workspace, double *first, double *second) {
   *first = *second = 0;
-  for (int t = 0; t < own.threads; t++) {
-    const double *sums = thread_sums(own.workspace, a, t);
+  for (int piece = 0; piece < pieces_of(a); piece++) {
+    const double *sums = sums_of_piece(workspace, a, piece);
     *first += sums[channel];
     *second += sums[blocks_of(a) * a.lanes + channel];
   }
@@ -283,7 +317,7 @@ void ISA(batch_norm_statistics)(struct activation a, const void *x, float *mean,
       struct channel_terms t;
       double sum, squares;
       centre_on_first(&first, c, 1, &t);
-      total(a, c, own, &sum, &squares);
+      total(a, c, workspace, &sum, &squares);
       const double shifted = sum / count, spread = squares / count - shifted * shifted;
       mean[c] = (float)((double)t.centre[0] + shifted);
       variance[c] = spread < 0 ? 0 : (float)spread;
@@ -445,7 +479,7 @@ static void backward_tile_terms(struct activation a, const struct batch_norm *n,
   norm_terms(n, channel, width, &b->norm);
   for (int64_t c = 0; c < width; c++) {
     double sum, product;
-    total(a, channel + c, own, &sum, &product);
+    total(a, channel + c, own.workspace, &sum, &product);
     const double deviation = sqrt((double)n->variance[channel + c] + (double)n->epsilon);
     b->average[c] = (float)(sum / count);
     b->tilt[c] = (float)(-(double)b->norm.scale[c] * product / (deviation * deviation * count));
@@ -515,13 +549,13 @@ static void no_terms(const void *context, int64_t channel, int64_t count, struct
   memset(t->centre, 0, (size_t)count * sizeof *t->centre);
 }
 
-/* Computes this thread's share for an activation of one pixel: rows of all channels, summed in double. */
-static void sum_rows(struct activation a, const void *dy, struct member own) {
-  const struct range mine = part_of(a.images, own.thread, own.threads);
+/* Computes a piece for an activation of one pixel: rows of all channels, summed in double. */
+static void sum_rows(struct activation a, int64_t piece, const void *dy, void *workspace) {
+  const struct range rows = part_of(a.images, (int)piece, pieces_of(a));
   const int64_t row = blocks_of(a) * a.lanes;
-  double *sums = thread_sums(own.workspace, a, own.thread);
+  double *sums = sums_of_piece(workspace, a, piece);
   memset(sums, 0, (size_t)row * sizeof *sums);
-  for (int64_t r = mine.begin; r < mine.end; r++)
+  for (int64_t r = rows.begin; r < rows.end; r++)
     for (int64_t c = 0; c < row; c += STORED_RUN) {
       float buffer[STORED_RUN];
       const int64_t length = run_length(c, row);
@@ -536,8 +570,9 @@ void ISA(bias_backward)(struct activation a, const void *dy, float *dbias, void 
 #pragma omp parallel if (stored_elements(a) >= PARALLEL_FROM)
   {
     const struct member own = member_of_team(workspace);
+    const struct range pieces = part_of(pieces_of(a), own.thread, own.threads);
     if (pixels_of(a) == 1)
-      sum_rows(a, dy, own);
+      for (int64_t piece = pieces.begin; piece < pieces.end; piece++) sum_rows(a, piece, dy, workspace);
     else
       for (int64_t block = 0; block < blocks_of(a); block++)
         sum_block(a, block, dy, NULL, moments, no_terms, NULL, own);
@@ -545,7 +580,7 @@ void ISA(bias_backward)(struct activation a, const void *dy, float *dbias, void 
     const struct range mine = part_of(a.channels, own.thread, own.threads);
     for (int64_t c = mine.begin; c < mine.end; c++) {
       double sum = 0;
-      for (int t = 0; t < own.threads; t++) sum += thread_sums(workspace, a, t)[c];
+      for (int piece = 0; piece < pieces_of(a); piece++) sum += sums_of_piece(workspace, a, piece)[c];
       dbias[c] = (float)sum;
     }
   }

@@ -26,7 +26,7 @@ static void convolve_channels(const struct product *p, const float *a, const flo
     for (int64_t i = 0; bias != NULL && i < channels; i++) to[i] += bias[i];
     for (int64_t t = 0; t < taps; t++) {
       const float *from = tapped(&p->a, a, r, t), *w = weights + t * channels;
-      for (int64_t i = 0; from != NULL && i < channels; i++) to[i] += from[i] * w[i];
+      for (int64_t i = 0; from != NULL && i < channels; i++) to[i] = multiply_add(from[i], w[i], to[i]);
     }
   }
 }
@@ -41,7 +41,8 @@ static void add_line(const struct product *p, const float *a, const float *b, in
     for (int64_t x = 0; x < p->a.grid_width; x++) {
       const int64_t row = line * p->a.grid_width + x;
       const float *from = tapped(&p->a, a, row, t), *by = b + row_start(&p->b, row) + first;
-      for (int64_t i = 0; from != NULL && i < count; i++) part[i] += from[first + i] * by[i];
+      for (int64_t i = 0; from != NULL && i < count; i++)
+        part[i] = multiply_add(from[first + i], by[i], part[i]);
     }
     for (int64_t i = 0; i < count; i++) sums[t * p->dims[0] + first + i] += part[i];
   }

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/cpu/isa/isa.h"
+#include "kernel/cpu/isa/math.h"
 
 /* ---- Rows ---- */
 
@@ -115,11 +115,11 @@ static void window_sums(const float *values, int64_t channels, int64_t before, i
 }
 
 /* powers = sums^-beta. If beta is a multiple of 1/4, as the usual 3/4, and at most 2, two square roots
- * replace powf. */
+ * replace the power. */
 static void negative_powers(const float *sums, int64_t channels, float beta, float *powers) {
   const int quarters = (int)(4 * beta);
   if ((float)quarters != 4 * beta || quarters > 8) {
-    for (int64_t c = 0; c < channels; c++) powers[c] = powf(sums[c], -beta);
+    for (int64_t c = 0; c < channels; c++) powers[c] = real_power(sums[c], -beta);
     return;
   }
 #pragma omp simd

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementary.h"
 #include "kernel/cpu/isa/math.h"
 #include "kernel/cpu/isa/rounding.h"
 
@@ -220,8 +221,8 @@ static struct adam adam_of(struct update u) {
                        u.beta2,
                        u.epsilon,
                        u.weight_decay,
-                       (float)(1 / (1 - pow((double)u.beta1, (double)u.step))),
-                       (float)(1 / sqrt(1 - pow((double)u.beta2, (double)u.step)))};
+                       (float)(1 / (1 - power((double)u.beta1, (double)u.step))),
+                       (float)(1 / sqrt(1 - power((double)u.beta2, (double)u.step)))};
 }
 
 static void adamw_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
@@ -290,10 +291,10 @@ void ISA(squares)(int64_t whole, int64_t begin, int64_t count, const float *x, d
   for (int part = 0; part < SQUARE_PARTS; part++) {
     const struct range mine = part_of(whole, part, SQUARE_PARTS);
     if (mine.begin < begin || mine.end > begin + count) continue;
-    double squares = 0;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = mine.begin - begin; i < mine.end - begin; i++) squares += (double)x[i] * (double)x[i];
-    parts[part] = squares;
+    double squares[SUM_LANES] = {0};
+    const float *from = x + (mine.begin - begin);
+    IN_LANES(i, lane, mine.end - mine.begin, squares[lane] += (double)from[i] * (double)from[i]);
+    parts[part] = sum_of_lanes(squares);
   }
 }
 

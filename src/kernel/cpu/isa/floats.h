@@ -30,6 +30,9 @@ INLINE floats multiply_add_vector(floats a, floats b, floats c) {
   return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #elif defined(__aarch64__)
   return (floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#elif defined(NEAP_SOFTWARE_FMA)
+  for (int i = 0; i < FLOATS; i++) c[i] = multiply_add(a[i], b[i], c[i]);
+  return c;
 #else
   return a * b + c;
 #endif

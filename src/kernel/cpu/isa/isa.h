@@ -42,9 +42,10 @@ enum { PARALLEL_FROM = 32768 };
 static inline int64_t blocks_of(struct activation a) { return (a.channels + a.lanes - 1) / a.lanes; }
 static inline int64_t pixels_of(struct activation a) { return a.height * a.width; }
 
-/* Returns a b + c, rounded once if the processor has fused multiply-add, and in every use the same way. */
+/* Returns a b + c, rounded once if the instruction set has fused multiply-add, and in every use the same way.
+ */
 static inline float multiply_add(float a, float b, float c) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(NEAP_SOFTWARE_FMA)
   return __builtin_fmaf(a, b, c);
 #else
   return a * b + c;
@@ -73,6 +74,35 @@ static inline int64_t offset_in(int32_t rank, const int64_t *dims, const int64_t
 static inline int64_t offset_of(const struct strides *s, const int64_t *strides, int64_t r) {
   return offset_in(s->rank - 1, s->dims, strides, r);
 }
+
+/* Sums along a row are made in SUM_LANES lanes, term i in lane i % SUM_LANES, whatever the width of vectors:
+ * their bits are the same with every instruction set. IN_LANES executes statements for `lane` and `i` = 0, 1,
+ * ..., count - 1; sum_of_lanes adds the lanes in halves. */
+enum { SUM_LANES = 16 };
+#define IN_LANES(i, lane, count, ...)                                                                        \
+  do {                                                                                                       \
+    const int64_t end_ = (count);                                                                            \
+    int64_t first_ = 0;                                                                                      \
+    for (; first_ + SUM_LANES <= end_; first_ += SUM_LANES)                                                  \
+      _Pragma("omp simd") for (int lane = 0; lane < SUM_LANES; lane++) {                                     \
+        const int64_t i = first_ + lane;                                                                     \
+        __VA_ARGS__;                                                                                         \
+      }                                                                                                      \
+    for (int lane = 0; first_ + lane < end_; lane++) {                                                       \
+      const int64_t i = first_ + lane;                                                                       \
+      __VA_ARGS__;                                                                                           \
+    }                                                                                                        \
+  } while (0)
+#define SUM_OF_LANES(name, type)                                                                             \
+  static inline type name(const type *lanes) {                                                               \
+    type sums[SUM_LANES];                                                                                    \
+    for (int i = 0; i < SUM_LANES; i++) sums[i] = lanes[i];                                                  \
+    for (int half = SUM_LANES / 2; half > 0; half /= 2)                                                      \
+      for (int i = 0; i < half; i++) sums[i] += sums[i + half];                                              \
+    return sums[0];                                                                                          \
+  }
+SUM_OF_LANES(sum_of_lanes, double)
+SUM_OF_LANES(sum_of_float_lanes, float)
 
 struct range {
   int64_t begin, end;

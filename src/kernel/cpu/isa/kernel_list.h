@@ -51,9 +51,8 @@ KERNEL(void, batch_norm,
 KERNEL(void, batch_norm_backward,
        (struct activation a, struct batch_norm n, const void *x, const void *dy, const void *addend,
         struct norm_gradients d, void *workspace))
-/* Returns the bytes of workspace of batch_norm_statistics, batch_norm_backward and bias_backward.
- * `channels`: rounded up to whole blocks of lanes. */
-KERNEL(size_t, reduction_workspace, (int64_t channels, int threads))
+/* Returns the bytes of workspace of batch_norm_statistics, batch_norm_backward and bias_backward. */
+KERNEL(size_t, reduction_workspace, (struct activation a))
 
 /* ReLU that keeps one bit an element for its gradient, set where x is above 0 or NaN; the first of eight
  * elements has the lowest bit. Forward in place; backward in place of dy. */

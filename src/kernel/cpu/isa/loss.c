@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/elementary.h"
 #include "kernel/cpu/isa/math.h"
 
 struct softmax_row {
@@ -13,10 +14,9 @@ static struct softmax_row softmax_row(int64_t classes, const float *x) {
   float highest = x[0];
 #pragma omp simd reduction(max : highest)
   for (int64_t c = 0; c < classes; c++) highest = x[c] > highest ? x[c] : highest;
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t c = 0; c < classes; c++) sum += (double)exponential_of_negative(x[c] - highest);
-  return (struct softmax_row){highest, sum};
+  double sums[SUM_LANES] = {0};
+  IN_LANES(c, lane, classes, sums[lane] += (double)exponential_of_negative(x[c] - highest));
+  return (struct softmax_row){highest, sum_of_lanes(sums)};
 }
 
 static bool counts(int32_t label, const struct labelled *l) {
@@ -52,14 +52,14 @@ static double loss_of_row(int64_t classes, const float *x, struct softmax_row ro
                           float smoothing) {
   double mean = 0;
   for (int64_t c = 0; smoothing > 0 && c < classes; c++) mean += (double)x[c] / (double)classes;
-  return (double)row.highest + log(row.sum) - (1 - (double)smoothing) * (double)x[label] -
+  return (double)row.highest + natural_logarithm(row.sum) - (1 - (double)smoothing) * (double)x[label] -
          (double)smoothing * mean;
 }
 
 /* The same with weights of the classes: each class's term of the sum has its weight. */
 static double weighted_loss_of_row(const struct labelled *l, const float *x, struct softmax_row row,
                                    int32_t label) {
-  const double norm = (double)row.highest + log(row.sum), smoothing = (double)l->smoothing;
+  const double norm = (double)row.highest + natural_logarithm(row.sum), smoothing = (double)l->smoothing;
   double even = 0;
   for (int64_t c = 0; smoothing > 0 && c < l->classes; c++)
     even += (double)l->weights[c] * (norm - (double)x[c]) / (double)l->classes;
@@ -164,11 +164,11 @@ static void take_block(struct loss_row *r, int64_t first, int64_t count, const f
   if (block.highest > r->highest || first == 0) {
     int32_t best = 0;
     while (best + 1 < count && x[best] != block.highest) best++;
-    r->sum = r->sum * exp((double)r->highest - (double)block.highest) + block.sum;
+    r->sum = r->sum * natural_exponential((double)r->highest - (double)block.highest) + block.sum;
     r->highest = block.highest;
     r->best = (int32_t)first + best;
   } else {
-    r->sum += block.sum * exp((double)block.highest - (double)r->highest);
+    r->sum += block.sum * natural_exponential((double)block.highest - (double)r->highest);
   }
 }
 
@@ -181,10 +181,9 @@ void ISA(loss_block)(struct labelled l, int64_t first, int64_t count, const floa
     if (first == 0) *r = (struct loss_row){.highest = -__builtin_inff()};
     if (!counts(labels[n], &l)) continue;
     take_block(r, first, count, x);
-    double total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t c = 0; c < (l.smoothing > 0 ? count : 0); c++) total += (double)x[c];
-    r->total += total;
+    double totals[SUM_LANES] = {0};
+    IN_LANES(c, lane, l.smoothing > 0 ? count : 0, totals[lane] += (double)x[c]);
+    r->total += sum_of_lanes(totals);
     if (labels[n] >= first && labels[n] < first + count) r->wanted = x[labels[n] - first];
   }
 }
@@ -199,7 +198,7 @@ void ISA(loss_of_rows)(struct labelled l, int64_t counted, const int32_t *labels
     const struct loss_row *r = &state[n];
     log_sum[n] = 0;
     if (!counts(labels[n], &l)) continue;
-    const double sum = (double)r->highest + log(r->sum);
+    const double sum = (double)r->highest + natural_logarithm(r->sum);
     log_sum[n] = (float)sum;
     total += sum - (1 - smoothing) * (double)r->wanted - smoothing * r->total / (double)l.classes;
     right += r->best == labels[n];
@@ -242,12 +241,12 @@ typedef float real;
     (void)beta;                                                                                              \
     PRAGMA(omp parallel for if (count >= PARALLEL_FROM)) for (int part = 0; part < LOSS_PARTS; part++) {     \
       const struct range mine = part_of(count, part, LOSS_PARTS);                                            \
-      double sum = 0;                                                                                        \
-      PRAGMA(omp simd reduction(+ : sum)) for (int64_t i = mine.begin; i < mine.end; i++) {                  \
-        const real x = px[i], t = pt[i];                                                                     \
-        sum += (double)(value);                                                                              \
-      }                                                                                                      \
-      parts[part] = sum;                                                                                     \
+      double sums[SUM_LANES] = {0};                                                                          \
+      IN_LANES(i, lane, mine.end - mine.begin, {                                                             \
+        const real x = px[mine.begin + i], t = pt[mine.begin + i];                                           \
+        sums[lane] += (double)(value);                                                                       \
+      });                                                                                                    \
+      parts[part] = sum_of_lanes(sums);                                                                      \
     }                                                                                                        \
     double total = 0;                                                                                        \
     for (int part = 0; part < LOSS_PARTS; part++) total += parts[part];                                      \

@@ -30,7 +30,7 @@ INLINE float exponential_part(float x, float *n) {
   p = multiply_add(p, r, 4.1665795894e-2f);
   p = multiply_add(p, r, 1.6666665459e-1f);
   p = multiply_add(p, r, 5.0000001201e-1f);
-  return multiply_add(p, r * r, r + 1);
+  return 1 + multiply_add(p, r * r, r); /* the sum is rounded once */
 }
 
 /* Returns e^x. Multiplies by 2^n in two halves, so that neither overflows. */

@@ -41,14 +41,13 @@ static void softmax_of_lines(int64_t count, int64_t inner, int64_t first, int64_
 static inline __attribute__((always_inline)) void softmax_of_line(int64_t count, int64_t inner,
                                                                   const float *from, float *to) {
   float highest = from[0];
-  double sum = 0;
+  double sums[SUM_LANES] = {0};
 #pragma omp simd reduction(max : highest)
   for (int64_t i = 0; i < count; i++) highest = from[i * inner] > highest ? from[i * inner] : highest;
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) to[i * inner] = exponential(from[i * inner] - highest);
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; i++) sum += (double)to[i * inner];
-  const float scale = (float)(1 / sum);
+  IN_LANES(i, lane, count, sums[lane] += (double)to[i * inner]);
+  const float scale = (float)(1 / sum_of_lanes(sums));
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) to[i * inner] *= scale;
 }
@@ -75,10 +74,9 @@ void ISA(softmax)(int64_t outer, int64_t count, int64_t inner, const float *x, f
 /* dx = y (dy - sum of dy y) */
 static inline __attribute__((always_inline)) void
 softmax_backward_of_line(int64_t count, int64_t inner, const float *y, const float *dy, float *dx) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; i++) sum += (double)dy[i * inner] * (double)y[i * inner];
-  const float mean = (float)sum;
+  double sums[SUM_LANES] = {0};
+  IN_LANES(i, lane, count, sums[lane] += (double)dy[i * inner] * (double)y[i * inner]);
+  const float mean = (float)sum_of_lanes(sums);
 #pragma omp simd
   for (int64_t i = 0; i < count; i++) dx[i * inner] = y[i * inner] * (dy[i * inner] - mean);
 }
@@ -115,15 +113,12 @@ static void normalise(int64_t count, const float *x, float mean, float inverse, 
 
 static void norm_row(const struct row_norm *n, int64_t r, const float *from, const float *gamma,
                      const float *beta, float *to, float *mean, float *inverse) {
-  double sum = 0, squares = 0;
-  if (n->centred) {
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n->length; i++) sum += (double)from[i];
-  }
-  const double centre = sum / (double)n->length;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t i = 0; i < n->length; i++) squares += ((double)from[i] - centre) * ((double)from[i] - centre);
-  const float m = (float)centre, v = (float)(1 / sqrt(squares / (double)n->length + (double)n->epsilon));
+  double sums[SUM_LANES] = {0}, squares[SUM_LANES] = {0};
+  if (n->centred) IN_LANES(i, lane, n->length, sums[lane] += (double)from[i]);
+  const double centre = sum_of_lanes(sums) / (double)n->length;
+  IN_LANES(i, lane, n->length, squares[lane] += ((double)from[i] - centre) * ((double)from[i] - centre));
+  const float m = (float)centre,
+              v = (float)(1 / sqrt(sum_of_lanes(squares) / (double)n->length + (double)n->epsilon));
   *mean = m;
   *inverse = v;
   if (gamma == NULL) {
@@ -177,27 +172,26 @@ static struct row_sums row_sums(const struct row_norm *n, struct row row, const 
   const int64_t first = first_channel(n, row.r);
   const float *x = row.x, *dy = row.dy, mean = row.mean, inverse = row.inverse;
   if (n->inner == 1) {
-    double gradient = 0, product = 0;
-#pragma omp simd reduction(+ : gradient, product)
-    for (int64_t i = 0; i < n->length; i++) {
+    double gradients[SUM_LANES] = {0}, products[SUM_LANES] = {0};
+    IN_LANES(i, lane, n->length, {
       const double g = (double)dy[i], h = ((double)x[i] - (double)mean) * (double)inverse,
                    scaled = gamma != NULL ? g * (double)gamma[first + i] : g;
-      gradient += scaled;
-      product += scaled * h;
+      gradients[lane] += scaled;
+      products[lane] += scaled * h;
       if (gamma != NULL) {
         dgamma[first + i] += g * h;
         dbeta[first + i] += g;
       }
-    }
-    return (struct row_sums){gradient, product};
+    });
+    return (struct row_sums){sum_of_lanes(gradients), sum_of_lanes(products)};
   }
   for (int64_t i = 0, c = first; i < n->length; i += n->inner, c++) {
-    double gradient = 0, product = 0;
-#pragma omp simd reduction(+ : gradient, product)
-    for (int64_t k = i; k < i + n->inner; k++) {
-      gradient += (double)dy[k];
-      product += (double)dy[k] * (((double)x[k] - (double)mean) * (double)inverse);
-    }
+    double gradients[SUM_LANES] = {0}, products[SUM_LANES] = {0};
+    IN_LANES(k, lane, n->inner, {
+      gradients[lane] += (double)dy[i + k];
+      products[lane] += (double)dy[i + k] * (((double)x[i + k] - (double)mean) * (double)inverse);
+    });
+    const double gradient = sum_of_lanes(gradients), product = sum_of_lanes(products);
     const double scale = gamma != NULL ? (double)gamma[c] : 1;
     total.gradient += scale * gradient;
     total.product += scale * product;

@@ -1,18 +1,18 @@
 /* Positions and lengths of sequences. */
-#include <math.h>
 #include <string.h>
 
+#include "base/elementary.h"
 #include "kernel/cpu/isa/math.h"
 
 /* Computes each rate once for all rows. Angles are in double, since positions may be large. */
 void ISA(positions)(int64_t rows, int64_t half, int64_t first, float *y) {
 #pragma omp parallel for if (2 * rows * half >= PARALLEL_FROM)
   for (int64_t d = 0; d < half; d++) {
-    const double rate = half > 1 ? pow(10000, -(double)d / ((double)half - 1)) : 1;
+    const double rate = half > 1 ? power(10000, -(double)d / ((double)half - 1)) : 1;
     for (int64_t t = 0; t < rows; t++) {
       const double angle = ((double)t + (double)first) * rate;
-      y[2 * half * t + d] = (float)sin(angle);
-      y[2 * half * t + half + d] = (float)cos(angle);
+      y[2 * half * t + d] = (float)sine(angle);
+      y[2 * half * t + half + d] = (float)cosine(angle);
     }
   }
 }

@@ -10,7 +10,9 @@
 enum {
   TILE_TIMES = 4,   /* times of a result computed together, so that a row is read once for all */
   TILE_VECTORS = 2, /* vectors of channels computed together */
-  TILE_TAPS = 8,    /* taps whose gradients are computed together */
+  LANES = 16,       /* in which gradients are summed, whatever the width of vectors */
+  PARTS = LANES / FLOATS,
+  TILE_TAPS = FLOATS == LANES ? 8 : 4, /* taps whose gradients are computed together */
   BLOCK_TIMES = 32, /* times that a thread takes at once: sums are divided by these, not by threads */
   WEIGHT_PARTS = 64 /* parts of the blocks for the gradient of lightweight weights; their number is fixed */
 };
@@ -40,7 +42,8 @@ INLINE void add_rows(const struct band *b, int vectors, const float *w, const fl
                      int64_t r, int64_t end, floats *sums) {
   for (; r < end; r++) {
     const float weight = w[t * b->by_time + r * b->by_row];
-    for (int j = 0; j < vectors; j++) sums[j] += weight * load(from + r * b->channels + j * FLOATS);
+    for (int j = 0; j < vectors; j++)
+      sums[j] = multiply_add_vector(weight - (floats){0}, load(from + r * b->channels + j * FLOATS), sums[j]);
   }
 }
 
@@ -60,7 +63,9 @@ INLINE void tile(const struct band *b, int times, int vectors, const float *w, c
     floats x[TILE_VECTORS];
     for (int j = 0; j < vectors; j++) x[j] = load(from + r * b->channels + j * FLOATS);
     for (int i = 0; i < times; i++)
-      for (int j = 0; j < vectors; j++) sums[i * vectors + j] += weight[i * b->by_time] * x[j];
+      for (int j = 0; j < vectors; j++)
+        sums[i * vectors + j] =
+            multiply_add_vector(weight[i * b->by_time] - (floats){0}, x[j], sums[i * vectors + j]);
   }
   for (int i = 0; i < times; i++) {
     add_rows(b, vectors, w, from, t + i, end, end_row(b, t + i), sums + i * vectors);
@@ -83,7 +88,7 @@ static void narrow_columns(const struct band *b, int64_t width, const float *w, 
     for (int64_t r = first_row(b, t); r < end_row(b, t); r++) {
       const float weight = w[t * b->by_time + r * b->by_row];
 #pragma omp simd
-      for (int64_t c = 0; c < width; c++) sums[c] += weight * from[r * b->channels + c];
+      for (int64_t c = 0; c < width; c++) sums[c] = multiply_add(weight, from[r * b->channels + c], sums[c]);
     }
     memcpy(to + t * b->channels, sums, (size_t)width * sizeof *to);
   }
@@ -132,7 +137,7 @@ void ISA(sequence_conv)(struct sequence_conv s, const float *x, const float *w, 
 struct head {
   int64_t rows, channels, width, padding;
   const float *x, *dy;
-  ints fresh; /* lanes of the last vector that the one before, which overlaps it, does not have */
+  ints fresh[PARTS]; /* lanes of the last LANES that those before, which overlap them, do not have */
 };
 
 static struct head head_of(const struct sequence_conv *s, const float *x, const float *dy, int64_t n,
@@ -144,36 +149,38 @@ static struct head head_of(const struct sequence_conv *s, const float *x, const 
                       .padding = s->padding,
                       .x = x + n * s->rows * s->channels + h * width,
                       .dy = dy + n * s->times * s->channels + h * width};
-  for (int l = 0; l < FLOATS; l++) head.fresh[l] = l >= FLOATS - width % FLOATS ? -1 : 0;
+  for (int l = 0; l < LANES; l++) head.fresh[l / FLOATS][l % FLOATS] = l >= LANES - width % LANES ? -1 : 0;
   return head;
 }
 
-INLINE floats load_fresh(const struct head *h, const float *p) {
-  return (floats)((ints)load(p + h->width - FLOATS) & h->fresh);
+INLINE floats load_fresh(const struct head *h, int part, const float *p) {
+  return (floats)((ints)load(p + h->width - LANES + part * FLOATS) & h->fresh[part]);
 }
 
-INLINE float sum_of(floats v) {
-  typedef float four __attribute__((vector_size(16)));
-  _Alignas(64) four parts[FLOATS / 4];
-  memcpy(parts, &v, sizeof parts);
-  four sum = parts[0];
-  for (int i = 1; i < FLOATS / 4; i++) sum += parts[i];
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+INLINE float sum_of(const floats *parts) {
+  float lanes[LANES];
+  for (int p = 0; p < PARTS; p++) store(lanes + p * FLOATS, parts[p]);
+  return sum_of_float_lanes(lanes);
 }
 
 /* Adds the products of dy[t] and x[t + k + i - padding] to the sums of each tap i, for the times [begin,
  * end). All their rows of x must exist. */
 INLINE void add_products(const struct head *h, int taps, int64_t k, int64_t begin, int64_t end,
-                         floats *sums) {
+                         floats (*sums)[PARTS]) {
   for (int64_t t = begin; t < end; t++) {
     const float *dy = h->dy + t * h->channels, *x = h->x + (t + k - h->padding) * h->channels;
-    for (int64_t c = 0; c + FLOATS <= h->width; c += FLOATS) {
-      const floats g = load(dy + c);
-      for (int i = 0; i < taps; i++) sums[i] += g * load(x + i * h->channels + c);
+    for (int64_t c = 0; c + LANES <= h->width; c += LANES)
+      for (int p = 0; p < PARTS; p++) {
+        const floats g = load(dy + c + p * FLOATS);
+        for (int i = 0; i < taps; i++)
+          sums[i][p] = multiply_add_vector(g, load(x + i * h->channels + c + p * FLOATS), sums[i][p]);
+      }
+    if (h->width % LANES == 0) continue;
+    for (int p = 0; p < PARTS; p++) {
+      const floats g = load_fresh(h, p, dy);
+      for (int i = 0; i < taps; i++)
+        sums[i][p] = multiply_add_vector(g, load_fresh(h, p, x + i * h->channels), sums[i][p]);
     }
-    if (h->width % FLOATS == 0) continue;
-    const floats g = load_fresh(h, dy);
-    for (int i = 0; i < taps; i++) sums[i] += g * load_fresh(h, x + i * h->channels);
   }
 }
 
@@ -181,8 +188,9 @@ INLINE void add_products(const struct head *h, int taps, int64_t k, int64_t begi
  * at all times. Else a row of dy is read once for all taps at the times where their rows exist. */
 INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, int64_t begin, int64_t end,
                       float *sums) {
-  floats lanes[TILE_TAPS];
-  for (int i = 0; i < taps; i++) lanes[i] = (floats){0};
+  floats lanes[TILE_TAPS][PARTS];
+  for (int i = 0; i < taps; i++)
+    for (int p = 0; p < PARTS; p++) lanes[i][p] = (floats){0};
   int64_t first = begin, last = end;
   if (!inside) {
     first = least(end, most(begin, h->padding - k));
@@ -200,27 +208,28 @@ INLINE void tile_sums(const struct head *h, int taps, bool inside, int64_t k, in
   }
 }
 
-/* The same for one tap and fewer channels than a vector has. */
+/* The same for one tap and fewer than LANES channels. */
 static void narrow_sums(const struct head *h, int64_t k, int64_t begin, int64_t end, float *sums) {
-  double sum = 0;
+  double sums_of_channels[LANES] = {0}, sum = 0;
   for (int64_t t = most(begin, h->padding - k); t < least(end, h->rows + h->padding - k); t++) {
     const float *dy = h->dy + t * h->channels, *x = h->x + (t + k - h->padding) * h->channels;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < h->width; c++) sum += (double)dy[c] * (double)x[c];
+#pragma omp simd
+    for (int64_t c = 0; c < h->width; c++) sums_of_channels[c] += (double)dy[c] * (double)x[c];
   }
+  for (int64_t c = 0; c < h->width; c++) sum += sums_of_channels[c];
   *sums = (float)sum;
 }
 
 /* Returns the number of taps that are summed together. The last tile of a kernel may compute some taps
  * again. */
 static int64_t tile_of(const struct head *h, int64_t taps) {
-  if (h->width < FLOATS) return 1;
+  if (h->width < LANES) return 1;
   return taps >= TILE_TAPS ? TILE_TAPS : taps >= 4 ? 4 : taps >= 2 ? 2 : 1;
 }
 
 INLINE void sum_taps(const struct head *h, int64_t tile, bool inside, int64_t k, int64_t begin, int64_t end,
                      float *sums) {
-  if (h->width < FLOATS)
+  if (h->width < LANES)
     narrow_sums(h, k, begin, end, sums);
   else if (tile == TILE_TAPS)
     tile_sums(h, TILE_TAPS, inside, k, begin, end, sums);

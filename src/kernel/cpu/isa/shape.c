@@ -78,10 +78,9 @@ static int64_t combinations(const struct sum_axes *a, uint32_t kind) {
 }
 
 static double sum_of_run(int64_t length, const float *x) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < length; i++) sum += (double)x[i];
-  return sum;
+  double sums[SUM_LANES] = {0};
+  IN_LANES(i, lane, length, sums[lane] += (double)x[i]);
+  return sum_of_lanes(sums);
 }
 
 /* Sums if the last axis is summed: an output is a sum of runs. A single run is divided into a fixed number

@@ -22,22 +22,27 @@ enum { WEIGHTS = KERNEL_SIZE * KERNEL_SIZE };
 
 /* ---- Along one axis ---- */
 
+/* Returns factor x + y. */
+INLINE floats add_scaled(float factor, floats x, floats y) {
+  return multiply_add_vector(factor - (floats){0}, x, y);
+}
+
 /* B^T d */
 INLINE void window_line(const floats *d, floats *v) {
-  const floats even_b = d[4] - B2 * d[2], odd_b = d[3] - B2 * d[1], even_a = d[4] - A2 * d[2],
-               odd_a = d[3] - A2 * d[1];
-  v[0] = A2 * B2 * d[0] + (d[4] - (A2 + B2) * d[2]);
-  v[1] = even_b + A * odd_b;
-  v[2] = even_b - A * odd_b;
-  v[3] = even_a + B * odd_a;
-  v[4] = even_a - B * odd_a;
-  v[5] = A2 * B2 * d[1] + (d[5] - (A2 + B2) * d[3]);
+  const floats even_b = add_scaled(-B2, d[2], d[4]), odd_b = add_scaled(-B2, d[1], d[3]),
+               even_a = add_scaled(-A2, d[2], d[4]), odd_a = add_scaled(-A2, d[1], d[3]);
+  v[0] = add_scaled(A2 * B2, d[0], add_scaled(-(A2 + B2), d[2], d[4]));
+  v[1] = add_scaled(A, odd_b, even_b);
+  v[2] = add_scaled(-A, odd_b, even_b);
+  v[3] = add_scaled(B, odd_a, even_a);
+  v[4] = add_scaled(-B, odd_a, even_a);
+  v[5] = add_scaled(A2 * B2, d[1], add_scaled(-(A2 + B2), d[3], d[5]));
 }
 
 /* G w */
 INLINE void kernel_line(const floats *w, floats *u) {
-  const floats even_a = A_NORM * (w[0] + A2 * w[2]), odd_a = A_NORM * A * w[1],
-               even_b = B_NORM * (w[0] + B2 * w[2]), odd_b = B_NORM * B * w[1];
+  const floats even_a = A_NORM * add_scaled(A2, w[2], w[0]), odd_a = A_NORM * A * w[1],
+               even_b = B_NORM * add_scaled(B2, w[2], w[0]), odd_b = B_NORM * B * w[1];
   u[0] = NULL_NORM * w[0];
   u[1] = even_a + odd_a;
   u[2] = even_a - odd_a;
@@ -50,20 +55,20 @@ INLINE void kernel_line(const floats *w, floats *u) {
 INLINE void result_line(const floats *m, floats *y) {
   const floats even_a = m[1] + m[2], odd_a = m[1] - m[2], even_b = m[3] + m[4], odd_b = m[3] - m[4];
   y[0] = m[0] + (even_a + even_b);
-  y[1] = A * odd_a + B * odd_b;
-  y[2] = A2 * even_a + B2 * even_b;
-  y[3] = A2 * A * odd_a + (B2 * B * odd_b + m[5]);
+  y[1] = add_scaled(A, odd_a, B * odd_b);
+  y[2] = add_scaled(A2, even_a, B2 * even_b);
+  y[3] = add_scaled(A2 * A, odd_a, add_scaled(B2 * B, odd_b, m[5]));
 }
 
 /* Transforms a gradient to the points, as a kernel of four taps without the denominators. */
 INLINE void gradient_line(const floats *g, floats *v) {
-  const floats even_a = g[0] + A2 * g[2], odd_a = g[1] + A2 * g[3], even_b = g[0] + B2 * g[2],
-               odd_b = g[1] + B2 * g[3];
+  const floats even_a = add_scaled(A2, g[2], g[0]), odd_a = add_scaled(A2, g[3], g[1]),
+               even_b = add_scaled(B2, g[2], g[0]), odd_b = add_scaled(B2, g[3], g[1]);
   v[0] = g[0];
-  v[1] = even_a + A * odd_a;
-  v[2] = even_a - A * odd_a;
-  v[3] = even_b + B * odd_b;
-  v[4] = even_b - B * odd_b;
+  v[1] = add_scaled(A, odd_a, even_a);
+  v[2] = add_scaled(-A, odd_a, even_a);
+  v[3] = add_scaled(B, odd_b, even_b);
+  v[4] = add_scaled(-B, odd_b, even_b);
   v[5] = g[3];
 }
 
@@ -71,9 +76,9 @@ INLINE void gradient_line(const floats *g, floats *v) {
 INLINE void kernel_gradient_line(const floats *m, floats *w) {
   const floats even_a = A_NORM * (m[1] + m[2]), odd_a = A_NORM * (m[1] - m[2]),
                even_b = B_NORM * (m[3] + m[4]), odd_b = B_NORM * (m[3] - m[4]);
-  w[0] = NULL_NORM * m[0] + (even_a + even_b);
-  w[1] = A * odd_a + B * odd_b;
-  w[2] = A2 * even_a + (B2 * even_b + m[5]);
+  w[0] = add_scaled(NULL_NORM, m[0], even_a + even_b);
+  w[1] = add_scaled(A, odd_a, B * odd_b);
+  w[2] = add_scaled(A2, even_a, add_scaled(B2, even_b, m[5]));
 }
 
 /* ---- Places ---- */

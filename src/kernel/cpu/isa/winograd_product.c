@@ -26,7 +26,8 @@ INLINE void product_tile(int rows, int vectors, const struct factors *f) {
     for (int v = 0; v < vectors; v++) right[v] = load(f->b + d * f->b_row + v * FLOATS);
     for (int r = 0; r < rows; r++) {
       const float left = f->a[r * f->a_row + d * f->a_depth];
-      for (int v = 0; v < vectors; v++) sum[r][v] += left * right[v];
+      for (int v = 0; v < vectors; v++)
+        sum[r][v] = multiply_add_vector(left - (floats){0}, right[v], sum[r][v]);
     }
   }
   for (int r = 0; r < rows; r++)

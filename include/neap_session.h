@@ -47,9 +47,9 @@ typedef struct neap_parameter_group {
   float weight_decay;
 } neap_parameter_group;
 typedef enum neap_convolution { NEAP_CONV_AUTO, NEAP_CONV_DIRECT, NEAP_CONV_WINOGRAD } neap_convolution;
-/* What bits depend on. USUAL: on shapes, threads and the instruction set, by the fastest kernels. PORTABLE:
- * on shapes alone: the same on every processor, with any compiler and number of threads, with and without
- * oneDNN; f32 on the CPU only. */
+/* Choice of kernels by what the bits of results follow from. USUAL: from shapes, threads and the instruction
+ * set, by the fastest kernels. PORTABLE: from shapes alone: the same on every processor, with any compiler
+ * and number of threads, with and without oneDNN; f32 on the CPU only. */
 typedef enum neap_bits { NEAP_BITS_USUAL, NEAP_BITS_PORTABLE } neap_bits;
 typedef enum neap_backend { NEAP_CPU, NEAP_REFERENCE } neap_backend; /* fast f32; plain C in double */
 /* Costs of nodes: computed from FLOPs and bytes alone, or timed here and kept in the user's cache

@@ -124,12 +124,14 @@ neap_status check_ranks(const struct neap_session_options *o) {
 /* Fails if the bits of a session with these options cannot follow from shapes alone. */
 static neap_status check_bits(const struct neap_session_options *o) {
   if (o->bits != NEAP_BITS_PORTABLE) return NEAP_OK;
-  RETURN_IF(o->precision != NEAP_F32, NEAP_INVALID_ARGUMENT,
-            "--bits portable: values are stored in f32 (got --precision %s); leave one of the two out",
-            dtype_rows[o->precision].name);
-  RETURN_IF(o->backend != NEAP_CPU, NEAP_INVALID_ARGUMENT,
-            "--bits portable: the reference backend calls the C library, whose bits differ; leave one of the "
-            "two out");
+  RETURN_IF(
+      o->precision != NEAP_F32, NEAP_INVALID_ARGUMENT,
+      "session options: portable bits are for values of f32 (got precision %s); leave one of the two out",
+      dtype_rows[o->precision].name);
+  RETURN_IF(
+      o->backend != NEAP_CPU, NEAP_INVALID_ARGUMENT,
+      "session options: the reference backend has no portable bits, since it calls the C library; leave "
+      "one of the two out");
   return NEAP_OK;
 }
 

@@ -29,8 +29,7 @@ static bool is_left_over(const char *ending) {
   return process == (long)getpid() || process < 1 || (kill((pid_t)process, 0) != 0 && errno == ESRCH);
 }
 
-/* Returns true for weights, and for the remains of a file that a killed run was writing. */
-static bool is_ours(const char *name) {
+bool checkpoint_is_weights(const char *name) {
   static const char *const files[] = {"state.json", next_command_file, CHECKPOINT_TOKENIZER, CHECKPOINT_DATA};
   int64_t step;
   int length = 0;
@@ -48,7 +47,8 @@ static void remove_others(const char *folder, const char *current, const char *b
   DIR *entries = opendir(folder);
   if (entries == NULL) return;
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-    if (is_ours(entry->d_name) && strcmp(entry->d_name, current) != 0 && strcmp(entry->d_name, best) != 0)
+    if (checkpoint_is_weights(entry->d_name) && strcmp(entry->d_name, current) != 0 &&
+        strcmp(entry->d_name, best) != 0)
       unlinkat(dirfd(entries), entry->d_name, 0);
   closedir(entries);
 }

@@ -63,6 +63,9 @@ struct checkpoint {
   struct best best;
 };
 
+/* Returns true for the name of weights of a checkpoint, and of what a killed run left of its files. */
+bool checkpoint_is_weights(const char *name);
+
 /* Makes the weights of the best evaluation those of the state. NEAP_INVALID_ARGUMENT: none were kept. */
 neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoint);
 

@@ -32,7 +32,8 @@ neap_status digests_read(const char *folder, struct region *region, json_t **lin
   const char *path = region_format(region, "%s/" DIGESTS, folder);
   RETURN_IF_NULL(path);
   RETURN_IF(access(path, F_OK) != 0, NEAP_INVALID_ARGUMENT,
-            "%s: the run recorded no digests; only runs with --bits portable and --out do", folder);
+            "%s: the run recorded no digests; only runs with portable bits and a folder of their own do",
+            folder);
   json_t *made = json_object();
   RETURN_IF(made == NULL, NEAP_OUT_OF_MEMORY, "out of memory for digests");
   const neap_status status = json_lines_read(path, "digests", keep_line, made);

@@ -49,8 +49,7 @@ enum { FILES = sizeof files / sizeof *files };
 static bool is_kept(const char *name) {
   for (int i = 0; i < FILES; i++)
     if (strcmp(name, files[i]) == 0) return true;
-  return strncmp(name, "weights-", 8) == 0 || strncmp(name, "best-", 5) == 0 || strcmp(name, ".") == 0 ||
-         strcmp(name, "..") == 0;
+  return checkpoint_is_weights(name) || strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
 /* Removes a folder with the files in it, as far as possible. One that has other files is left: a run went on

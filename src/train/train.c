@@ -524,10 +524,10 @@ static neap_status need_recorded(json_t *recorded, const char *folder, int64_t s
   const int64_t below = nearest(recorded, step, true), above = nearest(recorded, step, false);
   RETURN_IF(below < 0 && above < 0, NEAP_INVALID_ARGUMENT, "%s/" DIGESTS ": holds no digests", folder);
   RETURN_IF(step < 1 || (below != step && above < 0), NEAP_INVALID_ARGUMENT,
-            "--step %lld: the run recorded digests of steps 1 to %lld; give one of them", (long long)step,
+            "step %lld: the run recorded digests of steps 1 to %lld; give one of them", (long long)step,
             (long long)nearest(recorded, INT64_MAX, true));
   RETURN_IF(below != step, NEAP_INVALID_ARGUMENT,
-            "--step %lld: the run recorded no digests of it; the nearest are of steps %lld and %lld",
+            "step %lld: the run recorded no digests of it; the nearest are of steps %lld and %lld",
             (long long)step, (long long)below, (long long)above);
   return NEAP_OK;
 }

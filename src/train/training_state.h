@@ -19,7 +19,7 @@ enum {
   UNTIMED_STEPS = 2   /* the first steps, which warm caches */
 };
 
-/* What a replay compares its digests with. */
+/* A replay: the digests that its own are compared with. */
 struct replay {
   json_t *recorded; /* of the run, by step (train/digests.h) */
   int64_t to;       /* the last step to run */

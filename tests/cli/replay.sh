@@ -31,6 +31,15 @@ expect 1 "$neap" replay run --step 20 --json
 same "$(field equal)" false "whether they are equal"
 same "$(field differs_at)" 10 "the first step that differs"
 
+# Processes of equal micro-batches and a pipeline record the digests of one process.
+seq -s ' ' 1 3000 >text
+gpt=(train --model gpt-4x32x2 --data text:text --batch 8 --length 16 --micro-batch 2 --steps 4 --bits portable --evaluate off --digest-every 2)
+expect 0 "$neap" "${gpt[@]}" --out one
+for more in "--processes 2" "--processes 4" "--processes 2 --pipeline 2"; do
+  expect 0 "$neap" "${gpt[@]}" --out several --force $more
+  same "$(cat several/digests.jsonl)" "$(cat one/digests.jsonl)" "digests with $more"
+done
+
 # A run that is interrupted records the same when it goes on.
 expect 0 "$neap" "${run[@]}" --digest-every 5 --out whole
 expect 0 "$neap" "${run[@]}" --steps 12 --schedule constant --digest-every 5 --out part
@@ -57,4 +66,4 @@ says "recorded no digests"
 expect 2 "$neap" train --model lenet --data synthetic --steps 1 --digest-every 2 --out other
 says "--digest-every"
 expect 2 "$neap" train --model lenet --data synthetic --steps 1 --bits portable --precision bf16
-says "--bits portable"
+says "portable bits"

@@ -100,8 +100,8 @@ static void expect_refused(neap_session_options session, const char *message) {
 
 static void test_refusals(void **state) {
   (void)state;
-  expect_refused((neap_session_options){.precision = NEAP_BF16}, "--precision bf16");
-  expect_refused((neap_session_options){.precision = NEAP_F16}, "--precision f16");
+  expect_refused((neap_session_options){.precision = NEAP_BF16}, "precision bf16");
+  expect_refused((neap_session_options){.precision = NEAP_F16}, "precision f16");
   expect_refused((neap_session_options){.backend = NEAP_REFERENCE}, "reference backend");
 }
 

@@ -1,4 +1,4 @@
-/* What a convolution is. */
+/* The shape of a convolution. */
 #ifndef NEAP_KERNEL_CPU_CONVOLUTION_SHAPE_H
 #define NEAP_KERNEL_CPU_CONVOLUTION_SHAPE_H
 

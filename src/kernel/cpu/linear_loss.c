@@ -20,9 +20,9 @@ struct loss_kernel {
   bool pairs;                        /* the logits' gradient becomes bf16 */
   bool fixed;                        /* the weights have no gradient */
   bool on_disk;                      /* the weights are read as they are needed */
-  /* Where in the workspace: the logits, and their gradient in bf16; the rows' gradient and the block's of the
-   * bias in f32, where they are stored otherwise; the state of the rows, and their labels; what products and
-   * sums need. */
+  /* Places in the workspace: the logits, and their gradient in bf16; the rows' gradient and the block's of
+   * the bias in f32, where they are stored otherwise; the state of the rows, and their labels; what products
+   * and sums need. */
   uint64_t logits, dlogits, dx, dbias, state, labels, scratch;
   uint64_t read; /* a block's weights from disk */
 };

@@ -1,4 +1,4 @@
-/* What onednn.h declares in a build without oneDNN: there is no convolution, and nothing is packed. */
+/* The functions of onednn.h in a build without oneDNN: there is no convolution, and nothing is packed. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -70,8 +70,6 @@ static inline void read_window(const struct product_matrix *m, const void *data,
   }
 }
 
-static inline bool is_quantised(neap_dtype storage) { return bytes_of(storage) == 0; }
-
 /* Converts columns [first, first + count) of a row to floats; of a quantised type, whole blocks. */
 static inline void read_floats(const struct lines *l, int64_t row, int64_t first, int64_t count, float *to) {
   const struct product_matrix *m = &l->matrix;
@@ -80,7 +78,7 @@ static inline void read_floats(const struct lines *l, int64_t row, int64_t first
     return;
   }
   const int64_t at = row_start(m, row) + first * m->column;
-  if (is_quantised(m->storage)) {
+  if (dtype_is_quantised(m->storage)) {
     dequantise(m->storage, count, (const unsigned char *)l->data + dtype_bytes(m->storage, (uint64_t)at), to);
   } else if (m->column == 1) {
     widen_run(m->storage, count, element_at(l->data, m->storage, at), to);

@@ -30,12 +30,13 @@ static int64_t items_of(const struct product *p) {
 
 /* Returns true if units are pairs. */
 static bool in_pairs(const struct product *p) {
-  return HAS_PAIRS && p->a.storage == NEAP_BF16 && (p->b.storage == NEAP_BF16 || is_quantised(p->b.storage));
+  return HAS_PAIRS && p->a.storage == NEAP_BF16 &&
+         (p->b.storage == NEAP_BF16 || dtype_is_quantised(p->b.storage));
 }
 
 /* ---- Blocks ---- */
 
-/* How a product is divided. */
+/* The division of a product. */
 struct blocking {
   bool pairs;
   bool alone;            /* each thread has items of its own; else all threads work on each item */
@@ -61,8 +62,8 @@ static bool is_plain(const struct product_matrix *m) {
 /* Returns the columns of b that are packed together at least: whole panels, and whole blocks of a quantised
  * type. */
 static int64_t pack_unit(const struct product *p) {
-  return is_quantised(p->b.storage) ? most(TILE_COLUMNS, dtype_rows[p->b.storage].block_elements)
-                                    : TILE_COLUMNS;
+  return dtype_is_quantised(p->b.storage) ? most(TILE_COLUMNS, dtype_rows[p->b.storage].block_elements)
+                                          : TILE_COLUMNS;
 }
 
 static int64_t columns_of_part(const struct product *p, int across) {
@@ -75,7 +76,7 @@ static int64_t rows_of_part(const struct product *p, int down) {
 /* Chooses the parts that leave the least to the busiest thread, packing included. */
 static void divide(const struct product *p, int threads, struct blocking *b) {
   static const int64_t packing = 8; /* multiply-adds in whose time an element is packed */
-  const int64_t expanding = is_quantised(p->b.storage) ? 4 * packing : packing;
+  const int64_t expanding = dtype_is_quantised(p->b.storage) ? 4 * packing : packing;
   int64_t best = INT64_MAX;
   for (int down = 1; down <= threads; down++) {
     const int across = threads / down;
@@ -99,7 +100,7 @@ static struct blocking blocking_of(const struct product *p) {
   b.packs_a = p->a_turned || !is_plain(&p->a) || (columns > TILE_COLUMNS && rows * p->depth > FEW_ELEMENTS);
   b.packs_b = rows > FEW_ROWS || p->columns % FLOATS != 0 || !is_plain(&p->b);
   b.rows = least(MOST_ROWS, rows);
-  const bool strips = rows > MOST_ROWS && !b.sums && is_quantised(p->b.storage);
+  const bool strips = rows > MOST_ROWS && !b.sums && dtype_is_quantised(p->b.storage);
   b.height = strips ? rows : b.rows;
   b.width = strips || b.sums ? least(MOST_COLUMNS, columns) : columns;
   b.packed = strips ? b.width : pack_unit(p);
@@ -138,7 +139,7 @@ struct item {
 };
 
 static const void *moved(const void *data, neap_dtype storage, int64_t elements) {
-  return (const unsigned char *)data + (is_quantised(storage)
+  return (const unsigned char *)data + (dtype_is_quantised(storage)
                                             ? (int64_t)dtype_bytes(storage, (uint64_t)elements)
                                             : elements * (int64_t)bytes_of(storage));
 }

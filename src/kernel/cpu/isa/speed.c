@@ -1,5 +1,5 @@
 /* Peak speeds of the processor, for measurement only: multiply-adds in registers, and copies. */
-#include "kernel/cpu/isa/storage.h"
+#include "kernel/cpu/isa/floats.h"
 
 /* Independent chains of operations: the latency of an instruction would limit a single one. */
 enum { CHAINS = 12 };
@@ -11,18 +11,18 @@ enum { CHAINS = 12 };
 
 /* Each element of a chain converges to 1. */
 double ISA(multiply_adds)(int64_t rounds, double *flops) {
-  vector chain[CHAINS], half;
-  for (int i = 0; i < VECTOR_WIDTH; i++) half[i] = 0.5f;
+  floats chain[CHAINS];
+  const floats half = 0.5f - (floats){0};
   for (int c = 0; c < CHAINS; c++) chain[c] = half;
   for (int64_t round = 0; round < rounds; round++) {
     UNROLL_CHAINS
-    for (int c = 0; c < CHAINS; c++) chain[c] = chain[c] * half + half;
+    for (int c = 0; c < CHAINS; c++) chain[c] = multiply_add_vector(chain[c], half, half);
   }
   double sum = 0;
   for (int c = 0; c < CHAINS; c++)
-    for (int i = 0; i < VECTOR_WIDTH; i++) sum += (double)chain[c][i];
-  *flops = 2.0 * CHAINS * VECTOR_WIDTH * (double)rounds;
-  return sum / (CHAINS * VECTOR_WIDTH);
+    for (int i = 0; i < FLOATS; i++) sum += (double)chain[c][i];
+  *flops = 2.0 * CHAINS * FLOATS * (double)rounds;
+  return sum / (CHAINS * FLOATS);
 }
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)

@@ -13,7 +13,7 @@
 #include "kernel/cpu/dispatch.h"
 #include "kernel/cpu/matmul.h"
 
-/* A linear layer, or a 1x1 convolution of so many pixels. */
+/* A linear layer, or a 1x1 convolution of that number of pixels. */
 static const struct shape {
   const char *name;
   int64_t rows, outputs, inputs;

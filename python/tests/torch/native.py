@@ -153,6 +153,7 @@ class SessionOptions(ctypes.Structure):
         ("groups", POINTER(ParameterGroup)),
         ("group_count", c_int),
         ("convolution", c_int),
+        ("bits", c_int),
         ("backend", c_int),
         ("costs", c_int),
         ("variant", c_int),

@@ -189,6 +189,43 @@ static void write_row(const struct item *t, int64_t row, struct range columns, c
   }
 }
 
+/* ---- Fetching ahead ---- */
+
+/* Elements that are packed next: runs of bytes, `step` apart. They are asked for between tiles, so that they
+ * are in the cache when they are packed. Packing alone would wait for memory at each run, which are short. */
+struct ahead {
+  const unsigned char *data;
+  int64_t step, runs, bytes;
+  int64_t run, at;  /* what is asked for next */
+  int64_t per_tile; /* lines of the cache */
+};
+
+enum { LINE_BYTES = 64 };
+
+/* Returns lines and terms of a factor as what is packed after `tiles` tiles. */
+static struct ahead ahead_of(const struct lines *l, struct range lines, int64_t term, int64_t terms,
+                             int64_t tiles) {
+  const struct product_matrix *m = &l->matrix;
+  const int64_t count = lines.end - lines.begin, row = l->across ? term : lines.begin,
+                first = l->across ? lines.begin : term, size = (int64_t)bytes_of(m->storage);
+  if (m->kind != PRODUCT_PLAIN || m->column != 1 || dtype_is_quantised(m->storage) || count <= 0)
+    return (struct ahead){0};
+  struct ahead a = {.data = element_at(l->data, m->storage, row * m->row + first),
+                    .step = m->row * size,
+                    .runs = l->across ? terms : count,
+                    .bytes = (l->across ? count : terms) * size};
+  a.per_tile = parts_of(a.runs * parts_of(a.bytes, LINE_BYTES), tiles);
+  return a;
+}
+
+static inline void fetch_some(struct ahead *a) {
+  for (int64_t i = 0; i < a->per_tile && a->run < a->runs; i++) {
+    __builtin_prefetch(a->data + a->run * a->step + a->at, 0, 2);
+    a->at += LINE_BYTES;
+    if (a->at >= a->bytes) a->at = 0, a->run++;
+  }
+}
+
 /* ---- Tiles ---- */
 
 /* Factors as tiles read them: of a, rows `a_row` apart and terms `a_term`, or panels; of b, rows of terms
@@ -198,6 +235,7 @@ struct factors {
   bool a_packed, b_packed;
   int64_t a_row, a_term, b_row;
   int64_t rows, columns, units;
+  struct ahead *next_a, *next_b;
 };
 
 /* A tile whose last vector is not whole: only its elements are written. */
@@ -222,6 +260,8 @@ INLINE void multiply_panels(bool pairs, bool packed, const struct factors *f, st
                                               : (struct right_factor){f->b + n, f->b_row};
     for (int64_t m = 0; m < f->rows; m += TILE_ROWS) {
       const int64_t rows = least(TILE_ROWS, f->rows - m);
+      fetch_some(f->next_a);
+      fetch_some(f->next_b);
       const struct factor a = packed ? (struct factor){f->a + m * f->units, 1, TILE_ROWS}
                                      : (struct factor){f->a + m * f->a_row, f->a_row, f->a_term};
       if (columns % FLOATS == 0)
@@ -323,20 +363,55 @@ static void take_columns(const struct step *s, struct range columns, float *to, 
 
 /* ---- Blocks of the result ---- */
 
+static int64_t terms_from(const struct step *s, int64_t term) {
+  return least(PRODUCT_CUT, s->item->p->depth - term);
+}
+
+static int64_t tiles_of(struct range rows, int64_t columns) {
+  return parts_of(rows.end - rows.begin, TILE_ROWS) * parts_of(columns, TILE_COLUMNS);
+}
+
+/* Returns what is packed after `now`, of the lines in `all`: the next ones, or the first ones of the next
+ * cut. */
+static struct ahead packed_after(const struct step *s, const struct lines *l, struct range now,
+                                 struct range all, int64_t size, int64_t tiles) {
+  const bool cut_ends = now.end == all.end;
+  const int64_t begin = cut_ends ? all.begin : now.end, term = cut_ends ? s->term + s->terms : s->term;
+  if (cut_ends && s->last) return (struct ahead){0};
+  return ahead_of(l, (struct range){begin, least(all.end, begin + size)}, term, terms_from(s, term), tiles);
+}
+
+static struct ahead rows_after(const struct step *s, struct range rows) {
+  const int64_t tiles = tiles_of(rows, s->columns.end - s->columns.begin);
+  if (!s->blocks->packs_a) return (struct ahead){0};
+  return packed_after(s, &s->item->a, rows, s->rows, s->blocks->rows, tiles);
+}
+
+static struct ahead columns_after(const struct step *s, struct range columns) {
+  const int64_t tiles = tiles_of(s->rows, columns.end - columns.begin);
+  if (!s->blocks->packs_b) return (struct ahead){0};
+  return packed_after(s, &s->item->b, columns, s->columns, s->blocks->packed, tiles);
+}
+
 /* Multiplies a block, cut by cut. A sum of no terms is 0. */
 static void multiply_cuts(struct step *s, const struct memory *m) {
   const struct product *p = s->item->p;
+  struct ahead next_a, next_b;
   for (s->term = 0; s->term == 0 || s->term < p->depth; s->term += PRODUCT_CUT) {
-    s->terms = least(PRODUCT_CUT, p->depth - s->term);
+    s->terms = terms_from(s, s->term);
     s->last = s->term + s->terms == p->depth;
-    struct factors f = {0};
+    struct factors f = {.next_a = &next_a, .next_b = &next_b};
     for (int64_t n = s->columns.begin; n < s->columns.end; n += s->blocks->packed) {
       const struct range columns = {n, least(s->columns.end, n + s->blocks->packed)};
       take_columns(s, columns, m->b, &f);
+      next_b = columns_after(s, columns);
       for (int64_t r = s->rows.begin; r < s->rows.end; r += s->blocks->rows) {
         const struct range rows = {r, least(s->rows.end, r + s->blocks->rows)};
         const bool packed = n > s->columns.begin && rows.begin == s->rows.begin && rows.end == s->rows.end;
-        if (!packed) take_rows(s, rows, m->a, &f); /* one block of rows stays for all columns */
+        if (!packed) { /* one block of rows stays for all columns */
+          take_rows(s, rows, m->a, &f);
+          next_a = rows_after(s, rows);
+        }
         multiply_block(s, rows, columns, &f);
       }
     }

@@ -9,25 +9,33 @@
 
 static neap_tensor add(struct import *m, neap_tensor x, neap_tensor y) { return neap_add(m->builder, x, y); }
 
-/* max(0, -x) */
+/* min(x, 0), whose slope at 0 is 1, where that of the ReLU is 0. */
 static neap_tensor negative_part(struct import *m, neap_tensor x) {
-  return neap_relu(m->builder, neap_scale(m->builder, x, -1, 0));
+  return neap_clip(m->builder, x, -INFINITY, 0);
 }
 
+/* |x|, whose slope at 0 is 0. */
 static neap_tensor absolute(struct import *m, neap_tensor x) {
-  return add(m, neap_relu(m->builder, x), negative_part(m, x));
+  return add(m, neap_relu(m->builder, x), neap_relu(m->builder, neap_scale(m->builder, x, -1, 0)));
 }
 
 /* alpha (e^min(x / beta, 0) - 1) */
 static neap_tensor exponential_part(struct import *m, neap_tensor x, float alpha) {
-  const neap_tensor e = neap_exp(m->builder, neap_clip(m->builder, x, -INFINITY, 0));
+  const neap_tensor e = neap_exp(m->builder, negative_part(m, x));
   return neap_scale(m->builder, e, alpha, -alpha);
 }
 
-/* log(1 + e^x) = max(x, 0) + log(1 + e^-|x|) */
+/* log(1 + e^x) = max(x, 0) + log(1 + e^(min(x, 0) - max(x, 0))) */
 static neap_tensor softplus(struct import *m, neap_tensor x) {
-  const neap_tensor e = neap_exp(m->builder, neap_scale(m->builder, absolute(m, x), -1, 0));
-  return add(m, neap_relu(m->builder, x), neap_log(m->builder, neap_scale(m->builder, e, 1, 1)));
+  const neap_tensor positive = neap_relu(m->builder, x),
+                    e = neap_exp(m->builder, neap_subtract(m->builder, negative_part(m, x), positive));
+  return add(m, positive, neap_log(m->builder, neap_scale(m->builder, e, 1, 1)));
+}
+
+/* alpha x + beta, cut to [0, 1], whose slope at 0 and 1 is 0. */
+static neap_tensor hard_sigmoid(struct import *m, neap_tensor x, float alpha, float beta) {
+  const neap_tensor six = neap_relu6(m->builder, neap_scale(m->builder, x, 6 * alpha, 6 * beta));
+  return neap_scale(m->builder, six, 1.0f / 6, 0);
 }
 
 /* Sets the output, whose rank is that of the input. */
@@ -57,16 +65,13 @@ UNARY(tanh, neap_tanh(m->builder, x))
 UNARY(mish, neap_multiply(m->builder, x, neap_tanh(m->builder, softplus(m, x))))
 UNARY(elu, add(m, neap_relu(m->builder, x), exponential_part(m, x, node_real(n, "alpha", 1))))
 UNARY(leaky_relu, add(m, neap_relu(m->builder, x),
-                      neap_scale(m->builder, negative_part(m, x), -node_real(n, "alpha", 0.01f), 0)))
+                      neap_scale(m->builder, negative_part(m, x), node_real(n, "alpha", 0.01f), 0)))
 UNARY(selu, neap_scale(m->builder,
                        add(m, neap_relu(m->builder, x),
                            exponential_part(m, x, node_real(n, "alpha", 1.67326319217681884765625f))),
                        node_real(n, "gamma", 1.05070102214813232421875f), 0))
-UNARY(hard_sigmoid,
-      neap_clip(m->builder,
-                neap_scale(m->builder, x, node_real(n, "alpha", 0.2f), node_real(n, "beta", 0.5f)), 0, 1))
-UNARY(hard_swish,
-      neap_multiply(m->builder, x, neap_clip(m->builder, neap_scale(m->builder, x, 1.0f / 6, 0.5f), 0, 1)))
+UNARY(hard_sigmoid, hard_sigmoid(m, x, node_real(n, "alpha", 0.2f), node_real(n, "beta", 0.5f)))
+UNARY(hard_swish, neap_multiply(m->builder, x, hard_sigmoid(m, x, 1.0f / 6, 0.5f)))
 UNARY(swish, neap_multiply(m->builder, x,
                            neap_sigmoid(m->builder, neap_scale(m->builder, x, node_real(n, "alpha", 1), 0))))
 UNARY(gelu, strcmp(node_text(n, "approximate", "none"), "tanh") == 0 ? neap_gelu_tanh(m->builder, x)
@@ -248,7 +253,7 @@ neap_status import_prelu(struct import *m, const struct onnx_node *n) {
   TRY(tensor_of(m, n, 0, &x));
   TRY(tensor_of(m, n, 1, &slope));
   const neap_tensor negative = neap_multiply(m->builder, negative_part(m, x), slope);
-  return set_like(m, n, neap_subtract(m->builder, neap_relu(m->builder, x), negative));
+  return set_like(m, n, add(m, neap_relu(m->builder, x), negative));
 }
 
 /* ---- Choice ---- */

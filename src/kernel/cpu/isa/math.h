@@ -109,13 +109,13 @@ INLINE float error_function(float x) {
   return size > 0.921875f ? with_sign(far, x) : near;
 }
 
-/* Returns x^a; NaN for a negative x if a is not whole. x^2 is correctly rounded. */
+/* Returns x^a; NaN for a negative, finite x if a is not whole. x^2 is correctly rounded. */
 INLINE float real_power(float x, float a) {
   const float size = exponential(a * logarithm(absolute(x)));
   const float half = a * 0.5f;
   const int whole = __builtin_truncf(a) == a, odd = whole && __builtin_truncf(half) != half;
   const float signed_size = odd ? with_sign(size, x) : size;
-  const float general = x < 0 && !whole ? __builtin_nanf("") : signed_size;
+  const float general = x < 0 && x >= -__FLT_MAX__ && !whole ? __builtin_nanf("") : signed_size;
   return a == 2 ? x * x : a == 1 ? x : a == 0 ? 1 : general;
 }
 

@@ -174,17 +174,45 @@ static neap_status add_part(struct language_model *m, enum part part) {
   return NEAP_OK;
 }
 
-/* If the file has no head, uses the weights of the embedding. */
+/* Returns in `*equal` whether two tensors of a folder have the same shape and numbers. */
+static neap_status compare_tensors(const struct origin *a, const struct origin *b, bool *equal) {
+  enum { AT_ONCE = 1 << 14 };
+  const int64_t count = origin_elements(a);
+  *equal = a->packed == NULL && b->packed == NULL && origin_elements(b) == count;
+  float *numbers = *equal ? malloc(2 * AT_ONCE * sizeof *numbers) : NULL;
+  RETURN_IF(*equal && numbers == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory", a->suffix);
+  neap_status status = NEAP_OK;
+  for (int64_t i = 0; *equal && i < count && status == NEAP_OK; i += AT_ONCE) {
+    const int64_t some = count - i < AT_ONCE ? count - i : AT_ONCE;
+    status = safetensors_read_part(a->file->file, a->file->index, i, some, false, numbers);
+    if (status == NEAP_OK)
+      status = safetensors_read_part(b->file->file, b->file->index, i, some, false, numbers + AT_ONCE);
+    *equal = status == NEAP_OK && memcmp(numbers, numbers + AT_ONCE, (size_t)some * sizeof *numbers) == 0;
+  }
+  free(numbers);
+  return status;
+}
+
+/* The head has weights of its own if the file has them, and they are not those of the embedding: so
+ * transformers reads a folder, whatever its configuration says. */
 static neap_status settle_head(struct language_model *m) {
-  struct origin head = {.part = PART_HEAD, .suffix = "weight"};
+  struct transformer *t = &m->transformer;
+  struct origin head = {.part = PART_HEAD, .suffix = "weight"},
+                token = {.part = PART_TOKEN, .suffix = "weight"};
   const char *variable, *stored;
-  bool found;
-  if (m->transformer.parts[PART_HEAD].name == NULL) return NEAP_OK;
+  bool found, there;
+  if (t->parts[PART_HEAD].name == NULL) return NEAP_OK;
   TRY(names_of(m, &head, m->config != NULL, &variable, &stored));
   TRY(find_tensor(m, stored, &head, &found));
   const bool said = m->config != NULL && json_object_get(m->config, "tie_word_embeddings") != NULL;
-  if (!said) m->transformer.tied = !found;
-  return NEAP_OK;
+  if (m->config == NULL || !found) {
+    if (!said) t->tied = !found;
+    return NEAP_OK;
+  }
+  if (!t->tied) return NEAP_OK;
+  TRY(names_of(m, &token, true, &variable, &stored));
+  TRY(find_tensor(m, stored, &token, &there));
+  return there ? compare_tensors(&head, &token, &t->tied) : NEAP_OK;
 }
 
 /* Finds which linear layers have biases; a GGUF file only shows it by their tensors. */

@@ -36,43 +36,84 @@ static int32_t matrix_of(const struct neap_graph *graph, const struct node *node
 enum layer_kind {
   LAYER_NONE,
   LAYER_LINEAR,
-  LAYER_HEAD, /* its product is a named output, or what a loss reads */
+  LAYER_HEAD, /* its product gives the logits */
+  LAYER_TIED, /* the same of one that is an embedding, too: no file has an adapter of one of the two uses */
   LAYER_LOSS  /* a loss has the product in itself: an adapter has no place there */
 };
 
-/* Returns true if a loss reads the tensor. */
-static bool is_read_by_loss(const struct neap_graph *graph, int32_t id) {
-  for (size_t v = 0; v < graph->nodes.count; v++) {
+/* Returns the only tensor that a node computes with, parameters left out; NO_TENSOR: there are more, or none.
+ */
+static int32_t only_input(const struct neap_graph *graph, const struct node *node) {
+  int32_t only = NO_TENSOR;
+  for (int32_t i = 0; i < node->input_count; i++) {
+    if (node->inputs[i] == NO_TENSOR) continue;
+    const int32_t id = graph_storage(graph, node->inputs[i]);
+    if (is_parameter(&graph->tensors.data[id])) continue;
+    if (only != NO_TENSOR) return NO_TENSOR;
+    only = id;
+  }
+  return only;
+}
+
+/* Returns true if each element of the result is made of one of a tensor, or of its row's. */
+static bool keeps_logits(enum op op) {
+  switch (op) {
+#define UNARY(NAME, ...)  case OP_##NAME:
+#define BINARY(NAME, ...) case OP_##NAME:
+#include "op/elementwise_list.h"
+  case OP_CAST:
+  case OP_SOFTMAX:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Marks the logits: named outputs, what losses read, and what becomes either element by element or by a
+ * softmax, as before a bias or a cap. `logits` starts zeroed. */
+static void mark_logits(const struct neap_graph *graph, bool *logits) {
+  for (size_t i = 0; i < graph->outputs.count; i++)
+    logits[graph_storage(graph, graph->outputs.data[i].tensor)] = true;
+  for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
     for (int32_t i = 0; node_row(node)->seeds && i < node->input_count; i++)
-      if (node->inputs[i] != NO_TENSOR && graph_storage(graph, node->inputs[i]) == id) return true;
+      if (node->inputs[i] != NO_TENSOR) logits[graph_storage(graph, node->inputs[i])] = true;
+    const bool here = keeps_logits(node->op) && logits[graph_storage(graph, node->outputs[0])];
+    const int32_t x = here ? only_input(graph, node) : NO_TENSOR;
+    if (x != NO_TENSOR) logits[x] = true;
+  }
+}
+
+static bool is_embedding(const struct neap_graph *graph, int32_t weight) {
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    if (node->op == OP_GATHER && graph_storage(graph, node->inputs[0]) == weight) return true;
   }
   return false;
 }
 
-static bool is_output(const struct neap_graph *graph, int32_t id) {
-  for (size_t i = 0; i < graph->outputs.count; i++)
-    if (graph_storage(graph, graph->outputs.data[i].tensor) == id) return true;
-  return false;
-}
-
-/* Finds each tensor's kind; `kinds` starts zeroed. */
-static void find_layers(const struct neap_graph *graph, enum layer_kind *kinds) {
-  for (size_t v = 0; v < graph->nodes.count; v++) {
+/* Returns each tensor's kind, which the caller frees; NULL: out of memory. */
+static enum layer_kind *find_layers(const struct neap_graph *graph) {
+  enum layer_kind *kinds = calloc(graph->tensors.count + 1, sizeof *kinds);
+  bool *logits = calloc(graph->tensors.count + 1, sizeof *logits);
+  if (kinds != NULL && logits != NULL) mark_logits(graph, logits);
+  for (size_t v = 0; kinds != NULL && logits != NULL && v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     const int32_t w = matrix_of(graph, node);
     if (node->op == OP_LINEAR_CROSS_ENTROPY)
       kinds[graph_storage(graph, node->inputs[LOSS_WEIGHTS])] = LAYER_LOSS;
     if (w == NO_TENSOR || kinds[w] > LAYER_LINEAR || graph->tensors.data[w].kept) continue;
-    const int32_t y = node->outputs[0];
-    kinds[w] = is_output(graph, y) || is_read_by_loss(graph, y) ? LAYER_HEAD : LAYER_LINEAR;
+    const bool head = logits[graph_storage(graph, node->outputs[0])];
+    kinds[w] = !head ? LAYER_LINEAR : is_embedding(graph, w) ? LAYER_TIED : LAYER_HEAD;
   }
+  if (logits == NULL) free(kinds);
+  free(logits);
+  return logits != NULL ? kinds : NULL;
 }
 
 neap_status find_linear_weights(const struct neap_graph *graph, bool *linear) {
-  enum layer_kind *kinds = calloc(graph->tensors.count + 1, sizeof *kinds);
+  enum layer_kind *kinds = find_layers(graph);
   RETURN_IF(kinds == NULL, NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
-  find_layers(graph, kinds);
   for (size_t t = 0; t < graph->tensors.count; t++) linear[t] = kinds[t] == LAYER_LINEAR;
   free(kinds);
   return NEAP_OK;
@@ -143,18 +184,19 @@ static neap_status mark_patterns(const struct neap_graph *graph, const enum laye
             "lora: '%s' has no linear layer that '%s' matches; its first linear weight is '%s'", graph->name,
             unmatched.text, first_layer(graph, kinds));
   for (size_t t = 0; t < graph->tensors.count; t++)
-    RETURN_IF(chosen[t] && kinds[t] == LAYER_LOSS, NEAP_INVALID_ARGUMENT,
-              "lora: '%s' is part of the loss of '%s', which cannot have an adapter; take it out with '!%s'",
-              graph->tensors.data[t].name, graph->name, graph->tensors.data[t].name);
+    RETURN_IF(chosen[t] && kinds[t] >= LAYER_TIED, NEAP_INVALID_ARGUMENT,
+              "lora: '%s' is %s of '%s', which has no place for an adapter; take it out with '!%s'",
+              graph->tensors.data[t].name,
+              kinds[t] == LAYER_LOSS ? "part of the loss" : "the embedding and the head", graph->name,
+              graph->tensors.data[t].name);
   return NEAP_OK;
 }
 
 static neap_status mark_layers(const struct neap_graph *graph, const char *layers, bool *chosen) {
-  enum layer_kind *kinds = calloc(graph->tensors.count + 1, sizeof *kinds);
+  enum layer_kind *kinds = find_layers(graph);
   RETURN_IF_NULL(kinds);
   neap_status status = NEAP_OK;
   bool named = false;
-  find_layers(graph, kinds);
   for (int i = 0; status == NEAP_OK && i < LAYER_SETS && !named; i++) {
     const char *name = layer_sets[i].name;
     if ((name == NULL) != (layers == NULL) || (name != NULL && strcmp(name, layers) != 0)) continue;

@@ -453,7 +453,39 @@ static void test_shared(void **state) {
   neap_graph_free(graph);
 }
 
-/* ---- What is refused ---- */
+/* ---- Heads ---- */
+
+/* A layer on embedded tokens and a head, whose logits have a bias and a cap behind them. */
+static struct neap_graph *make_capped(bool tied) {
+  neap_builder *b = neap_builder_create("capped");
+  struct neap_graph *graph;
+  const neap_tensor ids = neap_input(b, "tokens", NEAP_I32, 1, (int64_t[]){BATCH}),
+                    label = neap_input(b, "label", NEAP_I32, 1, (int64_t[]){BATCH}),
+                    table = weight(b, "embed.weight", CLASSES, WIDTH),
+                    x = neap_gelu(b, neap_linear_with(b, neap_gather(b, table, ids),
+                                                      weight(b, "up.weight", WIDTH, WIDTH), -1)),
+                    w = tied ? table : weight(b, "head.weight", CLASSES, WIDTH),
+                    bias =
+                        neap_parameter(b, "head.bias", 1, (int64_t[]){CLASSES}, (neap_parameter_options){0}),
+                    y = neap_add(b, neap_linear_with(b, x, w, -1), bias),
+                    capped = neap_scale(b, neap_tanh(b, neap_scale(b, y, 0.5f, 0)), 2, 0);
+  ASSERT_OK(neap_builder_finish(b, neap_softmax_cross_entropy(b, capped, label, 0), &graph));
+  neap_builder_free(b);
+  return graph;
+}
+
+static int32_t count_adapters(const struct neap_graph *graph, const char *layers) {
+  int32_t count = 0;
+  struct neap_session *s = make_session(
+      graph, (neap_session_options){.lora = 2, .budget = NEAP_BUDGET_MAX, .lora_layers = layers});
+  for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
+    neap_variable v;
+    ASSERT_OK(neap_session_variable(s, i, &v));
+    count += v.kind == NEAP_VARIABLE_PARAMETER && strstr(v.name, ".lora_A.weight") != NULL;
+  }
+  neap_session_free(s);
+  return count;
+}
 
 static void expect_refused(const struct neap_graph *graph, neap_session_options o, neap_status status,
                            const char *message) {
@@ -461,6 +493,25 @@ static void expect_refused(const struct neap_graph *graph, neap_session_options 
   assert_int_equal(neap_session_create(graph, &o, NULL, &s), status);
   if (strstr(neap_error_message(), message) == NULL) fail_msg("not '%s': %s", message, neap_error_message());
 }
+
+/* What stands behind a head does not make it another layer. One that is the embedding, too, has no adapter.
+ */
+static void test_heads(void **state) {
+  (void)state;
+  struct neap_graph *own = make_capped(false), *tied = make_capped(true);
+  assert_int_equal(count_adapters(own, "all"), 1);
+  assert_int_equal(count_adapters(own, "*"), 2);
+  assert_int_equal(count_adapters(tied, "all"), 1);
+  assert_int_equal(count_adapters(tied, "*,!embed"), 1);
+  for (const char *const *layers = (const char *const[]){"*", "embed", "up,emb*", NULL}; *layers != NULL;
+       layers++)
+    expect_refused(tied, (neap_session_options){.lora = 2, .lora_layers = *layers}, NEAP_INVALID_ARGUMENT,
+                   "'embed.weight' is the embedding and the head of 'capped'");
+  neap_graph_free(own);
+  neap_graph_free(tied);
+}
+
+/* ---- What is refused ---- */
 
 static void test_refusals(void **state) {
   (void)state;
@@ -505,6 +556,6 @@ int run_test_lora(void) {
       cmocka_unit_test(test_merged),        cmocka_unit_test(test_budgets),
       cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_memory_and_files),
       cmocka_unit_test(test_layers),        cmocka_unit_test(test_shared),
-      cmocka_unit_test(test_refusals)};
+      cmocka_unit_test(test_heads),         cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

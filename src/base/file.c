@@ -131,3 +131,21 @@ neap_status file_open(const char *path, int *descriptor, uint64_t *bytes) {
   *bytes = (uint64_t)status.st_size;
   return NEAP_OK;
 }
+
+neap_status file_feed(const char *path, file_feeder *feed, void *context) {
+  enum { CHUNK = 1 << 16 };
+  uint64_t bytes;
+  int descriptor;
+  TRY(file_open(path, &descriptor, &bytes));
+  neap_status status = NEAP_OK;
+  unsigned char *chunk = malloc(CHUNK);
+  if (chunk == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  for (uint64_t at = 0; status == NEAP_OK && at < bytes; at += CHUNK) {
+    const size_t some = bytes - at < CHUNK ? (size_t)(bytes - at) : CHUNK;
+    status = file_need_at(path, descriptor, at, chunk, some);
+    if (status == NEAP_OK) feed(context, chunk, some);
+  }
+  free(chunk);
+  close(descriptor);
+  return status;
+}

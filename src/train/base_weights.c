@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "run/variables.h"
@@ -39,26 +40,11 @@ static neap_status add_times(const char *path, struct base_weights *base) {
   return NEAP_OK;
 }
 
-static neap_status feed_file(const char *path, struct sha256 *hash) {
-  enum { CHUNK = 1 << 16 };
-  neap_status status = NEAP_OK;
-  FILE *file = fopen(path, "rbe");
-  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
-  unsigned char *chunk = malloc(CHUNK);
-  if (chunk == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
-  for (size_t bytes = 1; status == NEAP_OK && bytes > 0;) {
-    bytes = fread(chunk, 1, CHUNK, file);
-    sha256_feed(hash, chunk, bytes);
-  }
-  if (status == NEAP_OK && ferror(file)) status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read", path);
-  free(chunk);
-  fclose(file);
-  return status;
-}
+static void feed_hash(void *hash, const void *bytes, size_t count) { sha256_feed(hash, bytes, count); }
 
 static neap_status look_at_file(const char *path, struct sha256 *hash, struct base_weights *base) {
   TRY(add_times(path, base));
-  return hash != NULL ? feed_file(path, hash) : NEAP_OK;
+  return hash != NULL ? file_feed(path, feed_hash, hash) : NEAP_OK;
 }
 
 /* Returns false for a folder or an index, which mean the files of their tensors. */

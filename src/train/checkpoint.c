@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "base/file.h"
 #include "base/region.h"
 #include "base/sha256.h"
 #include "data/encoding.h"
@@ -162,6 +164,38 @@ neap_status checkpoint_keep_data(const char *folder, const struct source *source
   return status;
 }
 
+/* ---- The file of weights ---- */
+
+static void feed_checksum(void *checksum, const void *bytes, size_t count) {
+  *(uLong *)checksum = crc32(*(uLong *)checksum, bytes, (uInt)count);
+}
+
+static neap_status checksum_of(const char *path, char text[9]) {
+  uLong checksum = crc32(0, NULL, 0);
+  TRY(file_feed(path, feed_checksum, &checksum));
+  snprintf(text, 9, "%08lx", checksum & 0xFFFFFFFF);
+  return NEAP_OK;
+}
+
+static neap_status check_file(const char *path, const struct checkpoint *checkpoint) {
+  char checksum[9];
+  if (checkpoint->weights_crc32[0] == '\0') return NEAP_OK;
+  TRY(checksum_of(path, checksum));
+  RETURN_IF(strcmp(checksum, checkpoint->weights_crc32) != 0, NEAP_BAD_FORMAT,
+            "%s: is damaged or incomplete: it has the CRC-32 %s, state.json says %s", path, checksum,
+            checkpoint->weights_crc32);
+  return NEAP_OK;
+}
+
+neap_status checkpoint_find_weights(const char *folder, bool best, struct region *region, const char **path) {
+  struct checkpoint checkpoint = {0};
+  TRY(checkpoint_read_state(folder, NULL, &checkpoint));
+  if (best) TRY(checkpoint_take_best(folder, &checkpoint));
+  *path = path_in(folder, checkpoint.weights, region);
+  RETURN_IF_NULL(*path);
+  return check_file(*path, &checkpoint);
+}
+
 /* ---- All of a checkpoint ---- */
 
 /* Gives the weights that were just written a second name, if they are those of the best evaluation. */
@@ -171,6 +205,7 @@ static neap_status keep_best(const char *folder, const char *weights, neap_sessi
   if (best->step != checkpoint->step || best->step == 0) return NEAP_OK;
   best->session_steps = checkpoint->session_steps;
   strcpy(best->weights_sha256, checkpoint->weights_sha256);
+  strcpy(best->weights_crc32, checkpoint->weights_crc32);
   best->weights[0] = '\0';
   if (!checkpoint->keep_best) return NEAP_OK;
   snprintf(best->weights, sizeof best->weights, "best-%" PRId64 "-%.12s.safetensors", best->step,
@@ -196,6 +231,7 @@ neap_status checkpoint_save(const char *folder, json_t *settings, neap_session *
     goto done;
   }
   TRY_DONE(neap_session_save(session, path));
+  TRY_DONE(checksum_of(path, checkpoint->weights_crc32));
   TRY_DONE(keep_best(folder, path, session, checkpoint, &region));
   if (!checkpoint->command_placed) TRY_DONE(write_command(folder, checkpoint, &region));
   TRY_DONE(checkpoint_write_state(folder, settings, checkpoint)); /* from here on it is the current one */

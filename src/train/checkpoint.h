@@ -7,7 +7,7 @@
  *      "loss_sum": 812.4, "correct": 19231, "images": 50000, "labels": 50000,
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
- *      "weights_sha256": "0f3ab2...", "command_sha256": "...",
+ *      "weights_sha256": "0f3ab2...", "weights_crc32": "9ae0daaf", "command_sha256": "...",
  *      "best": {"step": 400, "epoch": 0, "session_steps": 400, "by_loss": false, "value": 0.63,
  *               "weights": "best-400-....safetensors", "weights_sha256": "..."},
  *      "base": {"path": "...", "sha256": "...", ...},
@@ -20,7 +20,8 @@
  * those that computed the run's steps so far (run/kernel_names.h), may be missing. base: of a run with
  * adapters, what its weights do not hold (train/base_weights.h), may be missing. best: the best evaluation so
  * far, by the held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
- * state_sha256: of the object without this field, compact, keys sorted.
+ * weights_crc32: of the file, may be missing. state_sha256: of the object without this field, compact, keys
+ * sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
  * become part of the checkpoint when state.json, which names them, is replaced; only then older weights are
@@ -45,6 +46,7 @@ struct best {
   bool by_loss;
   double value;                         /* the accuracy; by_loss: the loss */
   char weights[96], weights_sha256[65]; /* weights "": not kept */
+  char weights_crc32[9];                /* "": not known */
 };
 
 struct checkpoint {
@@ -55,6 +57,7 @@ struct checkpoint {
   double labels; /* -1: not known, as in a checkpoint of before there was this field */
   double test_accuracy;
   char weights[96], weights_sha256[65], command_sha256[65];
+  char weights_crc32[9];           /* "": not known, as in a checkpoint of before there was this field */
   const char *command;             /* to keep as command.json; borrowed; NULL: none */
   bool command_placed;             /* the last saved checkpoint has it */
   json_t *kernels;                 /* to keep; borrowed; NULL: not known */
@@ -116,6 +119,10 @@ neap_status checkpoint_keep_data(const char *folder, const struct source *source
 /* Finds out whether every parameter, optimizer state and running statistic is finite, as the f32 of a
  * file. */
 neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite);
+
+/* Gives the path of the weights in a run's folder, the region's: the last ones, or those of the best
+ * evaluation. NEAP_BAD_FORMAT: the file is not the one that was written. */
+neap_status checkpoint_find_weights(const char *folder, bool best, struct region *region, const char **path);
 
 /* Loads the weights that the state names into the session, and compares their digest and their steps. */
 neap_status checkpoint_load_weights(const char *folder, const struct checkpoint *checkpoint,

@@ -24,10 +24,10 @@ static neap_status write_state(json_t *state, const char *path) {
 
 /* Returns NULL if memory is out. */
 static json_t *best_json(const struct best *best) {
-  return json_pack("{s:I, s:I, s:I, s:b, s:f, s:s, s:s}", "step", (json_int_t)best->step, "epoch",
+  return json_pack("{s:I, s:I, s:I, s:b, s:f, s:s, s:s, s:s}", "step", (json_int_t)best->step, "epoch",
                    (json_int_t)best->epoch, "session_steps", (json_int_t)best->session_steps, "by_loss",
                    best->by_loss, "value", best->value, "weights", best->weights, "weights_sha256",
-                   best->weights_sha256);
+                   best->weights_sha256, "weights_crc32", best->weights_crc32);
 }
 
 neap_status checkpoint_write_state(const char *folder, json_t *settings,
@@ -36,13 +36,13 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
   neap_status status;
   const char *path = region_format(&region, "%s/state.json", folder);
   json_t *state = json_pack(
-      "{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:s, s:s, s:s}", "format", "neap-checkpoint",
-      "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch, "step",
-      (json_int_t)checkpoint->step, "session_steps", (json_int_t)checkpoint->session_steps, "loss_sum",
-      json_number(checkpoint->loss_sum), "correct", (json_int_t)checkpoint->correct, "images",
+      "{s:s, s:i, s:O, s:I, s:I, s:I, s:o, s:I, s:I, s:f, s:f, s:s, s:s, s:s, s:s}", "format",
+      "neap-checkpoint", "version", VERSION, "settings", settings, "epoch", (json_int_t)checkpoint->epoch,
+      "step", (json_int_t)checkpoint->step, "session_steps", (json_int_t)checkpoint->session_steps,
+      "loss_sum", json_number(checkpoint->loss_sum), "correct", (json_int_t)checkpoint->correct, "images",
       (json_int_t)checkpoint->images, "labels", checkpoint->labels, "test_accuracy",
       checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256", checkpoint->weights_sha256,
-      "command_sha256", checkpoint->command_sha256);
+      "weights_crc32", checkpoint->weights_crc32, "command_sha256", checkpoint->command_sha256);
   const bool whole =
       state != NULL &&
       (checkpoint->kernels == NULL || json_object_set(state, "kernels", checkpoint->kernels) == 0) &&
@@ -67,7 +67,10 @@ static neap_status get_size(const json_t *state, const struct json_place *place,
 }
 
 static neap_status get_weights(const json_t *object, const struct json_place *place, char weights[96],
-                               char digest[65]) {
+                               char digest[65], char crc32[9]) {
+  crc32[0] = '\0';
+  if (json_object_get(object, "weights_crc32") != NULL)
+    TRY(checkpoint_text(object, place, "weights_crc32", 9, crc32));
   TRY(checkpoint_text(object, place, "weights", 96, weights));
   RETURN_IF(strchr(weights, '/') != NULL, NEAP_BAD_FORMAT,
             "%s: field 'weights': '%s' is not a name in this folder", place->file, weights);
@@ -85,7 +88,7 @@ static neap_status get_best(const json_t *state, const struct json_place *top, s
   TRY(get_size(object, &place, "session_steps", &best->session_steps));
   best->by_loss = json_is_true(json_object_get(object, "by_loss"));
   TRY(json_need_number(object, "value", &place, &best->value));
-  return get_weights(object, &place, best->weights, best->weights_sha256);
+  return get_weights(object, &place, best->weights, best->weights_sha256, best->weights_crc32);
 }
 
 neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoint) {
@@ -97,6 +100,7 @@ neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoi
   checkpoint->session_steps = best->session_steps;
   strcpy(checkpoint->weights, best->weights);
   strcpy(checkpoint->weights_sha256, best->weights_sha256);
+  strcpy(checkpoint->weights_crc32, best->weights_crc32);
   return NEAP_OK;
 }
 
@@ -119,7 +123,8 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
     TRY(checkpoint_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
                         checkpoint->command_sha256));
   TRY(get_best(state, place, &checkpoint->best));
-  return get_weights(state, place, checkpoint->weights, checkpoint->weights_sha256);
+  return get_weights(state, place, checkpoint->weights, checkpoint->weights_sha256,
+                     checkpoint->weights_crc32);
 }
 
 static neap_status fail_setting(const char *path, const char *name, const json_t *saved,

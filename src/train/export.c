@@ -34,15 +34,9 @@ struct exporting {
 
 static neap_status open_weights(struct exporting *x) {
   const neap_export_options *o = x->options;
-  struct checkpoint state = {0};
   const char *path = o->weights;
   if (o->checkpoint != NULL) TRY(checkpoint_check_model(o->checkpoint, o->model));
-  if (path == NULL) {
-    TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
-    if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
-    path = region_format(&x->region, "%s/%s", o->checkpoint, state.weights);
-    RETURN_IF_NULL(path);
-  }
+  if (path == NULL) { TRY(checkpoint_find_weights(o->checkpoint, o->best, &x->region, &path)); }
   return safetensors_open(path, &x->weights);
 }
 

@@ -51,16 +51,10 @@ static neap_status settle_shape(struct generation *g) {
 }
 
 static neap_status load_weights(struct generation *g) {
-  struct checkpoint state = {0};
   const char *path = g->options->weights;
   if (path == NULL && g->options->folder == NULL)
     return neap_model_load(g->options->model, &g->shape, g->session);
-  if (path == NULL) {
-    TRY(checkpoint_read_state(g->options->folder, NULL, &state));
-    if (g->options->best) TRY(checkpoint_take_best(g->options->folder, &state));
-    path = region_format(&g->region, "%s/%s", g->options->folder, state.weights);
-    RETURN_IF_NULL(path);
-  }
+  if (path == NULL) { TRY(checkpoint_find_weights(g->options->folder, g->options->best, &g->region, &path)); }
   TRY(base_weights_take(g->options->folder, g->options->model, &g->shape, g->session));
   TRY(neap_session_load(g->session, path));
   return session_need_finite(g->session, path);

@@ -46,7 +46,6 @@ static const char *output_name(const struct prediction *p) {
 /* Opens weights and encoding of a checkpoint; older ones have no encoding. */
 static neap_status open_checkpoint(struct prediction *p, const struct encoding **encoding) {
   const neap_predict_options *o = p->options;
-  struct checkpoint state = {0};
   p->weights = o->weights;
   *encoding = NULL;
   if (o->checkpoint == NULL) return NEAP_OK;
@@ -58,10 +57,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   }
   if (o->weights != NULL) return NEAP_OK;
   TRY(checkpoint_check_model(o->checkpoint, o->model));
-  TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
-  if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
-  p->weights = region_format(&p->region, "%s/%s", o->checkpoint, state.weights);
-  RETURN_IF_NULL(p->weights);
+  TRY(checkpoint_find_weights(o->checkpoint, o->best, &p->region, &p->weights));
   return NEAP_OK;
 }
 

@@ -546,16 +546,13 @@ static neap_status keep_base(struct training *t, const char *path) {
  * that they adapt. */
 static neap_status initialise(struct training *t) {
   const char *path = t->options->initial, *of_run = region_format(&t->region, "%s/state.json", path);
-  struct checkpoint state = {0};
   RETURN_IF_NULL(of_run);
   if (access(of_run, F_OK) == 0) {
-    TRY(checkpoint_read_state(path, NULL, &state));
     TRY(base_weights_read(path, &t->region, &t->base));
     RETURN_IF(t->base.given && t->options->session.lora == 0, NEAP_INVALID_ARGUMENT,
               "--init %s: holds adapters, for a run with the same --lora; this run has none", path);
     TRY(base_weights_load(&t->base, path, t->options->model, &t->shape, t->session));
-    path = region_format(&t->region, "%s/%s", path, state.weights);
-    RETURN_IF_NULL(path);
+    TRY(checkpoint_find_weights(path, false, &t->region, &path));
   }
   TRY(neap_session_initialise(t->session, path, t->options->initial_map, &t->initialisation));
   TRY(keep_base(t, path));

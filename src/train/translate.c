@@ -91,17 +91,13 @@ static neap_status check_options(const neap_translate_options *o) {
 
 static neap_status find_weights(struct translation *t) {
   const neap_translate_options *o = t->options;
-  struct checkpoint state = {0};
   t->weight_count = o->average > 0 ? o->average : 1;
   if (o->average > 0) return epochs_find(o->checkpoint, o->average, &t->region, &t->weights);
   t->weights = region_alloc(&t->region, 1, sizeof *t->weights);
   RETURN_IF_NULL(t->weights);
   t->weights[0] = o->weights;
   if (o->weights != NULL) return NEAP_OK;
-  TRY(checkpoint_read_state(o->checkpoint, NULL, &state));
-  if (o->best) TRY(checkpoint_take_best(o->checkpoint, &state));
-  t->weights[0] = region_format(&t->region, "%s/%s", o->checkpoint, state.weights);
-  RETURN_IF_NULL(t->weights[0]);
+  TRY(checkpoint_find_weights(o->checkpoint, o->best, &t->region, &t->weights[0]));
   return NEAP_OK;
 }
 

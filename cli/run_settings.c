@@ -1,8 +1,10 @@
 #include "run_settings.h"
 
+#include <dirent.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- Going on: the settings of a run are kept with its checkpoint ---- */
@@ -135,9 +137,46 @@ static bool was_usual(const neap_setting *setting, const char *text) {
   return setting->flags & NEAP_SETTING_ZERO && strtod(text, &end) == 0 && *end == '\0';
 }
 
+/* Whether a path, of a file that may not exist yet, leads to a place in the folder. */
+static bool lies_in(const char *folder, const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *parent = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1),
+       *place = parent != NULL ? realpath(parent, NULL) : NULL, *whole = realpath(folder, NULL);
+  const size_t length = whole != NULL ? strlen(whole) : 0;
+  const bool in = place != NULL && length > 0 && strncmp(place, whole, length) == 0 &&
+                  (place[length] == '/' || place[length] == '\0');
+  free(parent);
+  free(place);
+  free(whole);
+  return in;
+}
+
+/* Whether a folder has an event file, or a file begins with a step, as the run writes them. */
+static bool is_of_a_run(const char *path, bool folder) {
+  char begin[9] = "";
+  DIR *entries = folder ? opendir(path) : NULL;
+  FILE *file = folder ? NULL : fopen(path, "re");
+  bool found = file != NULL && fread(begin, 1, 8, file) == 8 && strcmp(begin, "{\"step\":") == 0;
+  if (entries != NULL)
+    for (const struct dirent *e = readdir(entries); e != NULL; e = readdir(entries))
+      found = found || strncmp(e->d_name, "events.out.tfevents.", 20) == 0;
+  if (entries != NULL) closedir(entries);
+  if (file != NULL) fclose(file);
+  return found;
+}
+
+/* Whether a run may go on to write where its command says: in its folder, or in what a run wrote. Such a path
+ * of a folder that came from elsewhere would destroy other files. */
+static bool may_write(const char *folder, const char *path) {
+  struct stat status;
+  const bool there = lstat(path, &status) == 0;
+  if (there && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return false;
+  return lies_in(folder, path) || (there && is_of_a_run(path, S_ISDIR(status.st_mode)));
+}
+
 /* One option of a command, where neither it nor what stands in its place was given. False after a message. */
-static bool take_option(const char *folder, const char *name, const char *text, bool zeros,
-                        const struct arguments *given, struct arguments *a) {
+static bool take_option(const struct verb *verb, const char *folder, const char *name, const char *text,
+                        bool zeros, const struct arguments *given, struct arguments *a) {
   neap_setting setting;
   const int32_t index = strncmp(name, "--", 2) == 0 ? neap_setting_find(name + 2) : -1;
   const bool known = index >= 0 && neap_setting_at(index, &setting) && setting.verbs & NEAP_VERB_TRAIN;
@@ -147,6 +186,14 @@ static bool take_option(const char *folder, const char *name, const char *text, 
   }
   const bool usual = !zeros && was_usual(&setting, text), rate = strcmp(setting.name, "lr") == 0;
   if (is_given(given, index) || (usual && !rate)) return true;
+  if (setting.flags & NEAP_SETTING_WRITES && strcmp(verb->name, "train") == 0 && !may_write(folder, text)) {
+    fprintf(stderr,
+            "neap: %s/command.json: %s: %s lies outside of the run's folder and is not what a run wrote; "
+            "give it again: "
+            "%s %s\n",
+            folder, name, text, name, text);
+    return false;
+  }
   const char *kept = keep_text(strdup(usual ? "0.1" : text)); /* that was so for any optimizer */
   const neap_status status = kept != NULL ? set_setting(a, index, kept) : no_memory();
   if (status == NEAP_OUT_OF_MEMORY) report_failure(NULL, status);
@@ -156,7 +203,7 @@ static bool take_option(const char *folder, const char *name, const char *text, 
 }
 
 /* The options of a command, where no other ones were given. */
-static int take_options(const char *folder, const char *text, struct arguments *a) {
+static int take_options(const struct verb *verb, const char *folder, const char *text, struct arguments *a) {
   const struct arguments given = *a;
   json_error_t error;
   json_t *command = json_loads(text, JSON_REJECT_DUPLICATES, &error);
@@ -166,7 +213,7 @@ static int take_options(const char *folder, const char *text, struct arguments *
   bool taken = fault == NULL;
   if (fault == NULL) json_object_foreach(options, name, value) {
       if (!json_is_string(value)) fault = "field 'options': must be an object of strings";
-      taken = fault == NULL && take_option(folder, name, json_string_value(value), zeros, &given, a);
+      taken = fault == NULL && take_option(verb, folder, name, json_string_value(value), zeros, &given, a);
       if (!taken) break;
     }
   if (fault != NULL) fprintf(stderr, "neap: %s/command.json: %s\n", folder, fault);
@@ -184,7 +231,7 @@ static int take_command(const struct verb *verb, const char *folder, struct argu
             strcmp(verb->name, "train") == 0 ? "--resume " : "", folder, neap_error_message());
     return EXIT_FAILED;
   }
-  const int result = text != NULL ? take_options(folder, text, a) : EXIT_DONE;
+  const int result = text != NULL ? take_options(verb, folder, text, a) : EXIT_DONE;
   free(text);
   return result;
 }

@@ -132,6 +132,16 @@ neap_status file_open(const char *path, int *descriptor, uint64_t *bytes) {
   return NEAP_OK;
 }
 
+FILE *file_open_stream(const char *path) {
+  const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return NULL;
+  const int flags = fcntl(descriptor, F_GETFL);
+  FILE *file =
+      flags >= 0 && fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK) == 0 ? fdopen(descriptor, "rb") : NULL;
+  if (file == NULL) close(descriptor);
+  return file;
+}
+
 neap_status file_feed(const char *path, file_feeder *feed, void *context) {
   enum { CHUNK = 1 << 16 };
   uint64_t bytes;

@@ -26,6 +26,9 @@ neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void
  * is not a regular file; then no descriptor is open. */
 neap_status file_open(const char *path, int *descriptor, uint64_t *bytes);
 
+/* Opens a file for reading as fopen does, but never waits for the writer of a pipe. NULL: errno says why. */
+FILE *file_open_stream(const char *path);
+
 /* Gives the bytes of a regular file to `feed`, in order, some at a time. NEAP_IO_FAILED: as file_open, or it
  * cannot be read to its end. */
 typedef void file_feeder(void *context, const void *bytes, size_t count);

@@ -87,7 +87,7 @@ static neap_status check_header(const json_t *root, const char *format, const st
 
 static neap_status load(const char *path, size_t flags, json_t **out) {
   json_error_t error;
-  FILE *file = fopen(path, "rb");
+  FILE *file = file_open_stream(path);
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   errno = 0;
   json_t *root = json_loadf(file, flags, &error);

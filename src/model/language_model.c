@@ -177,8 +177,8 @@ static neap_status add_part(struct language_model *m, enum part part) {
 /* Returns in `*equal` whether two tensors of a folder have the same shape and numbers. */
 static neap_status compare_tensors(const struct origin *a, const struct origin *b, bool *equal) {
   enum { AT_ONCE = 1 << 14 };
-  const int64_t count = origin_elements(a);
-  *equal = a->packed == NULL && b->packed == NULL && origin_elements(b) == count;
+  const int64_t count = a->file->file->tensors[a->file->index].elements;
+  *equal = a->packed == NULL && b->packed == NULL && b->file->file->tensors[b->file->index].elements == count;
   float *numbers = *equal ? malloc(2 * AT_ONCE * sizeof *numbers) : NULL;
   RETURN_IF(*equal && numbers == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory", a->suffix);
   neap_status status = NEAP_OK;

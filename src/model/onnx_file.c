@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -184,6 +185,26 @@ static int64_t as_integer(int32_t stored, const unsigned char *at) {
   }
 }
 
+/* Refuses links below the model's folder, which may lead out of it. */
+static neap_status need_no_link(const struct onnx_file *file, const struct onnx_tensor *t, const char *path,
+                                int folder) {
+  struct region region = {0};
+  neap_status status = NEAP_OK;
+  for (const char *end = path + folder; end != NULL && status == NEAP_OK;) {
+    end = strchr(end + 1, '/');
+    const char *part = end != NULL ? region_format(&region, "%.*s", (int)(end - path), path) : path;
+    struct stat s;
+    if (part == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
+    if (part != NULL && lstat(part, &s) == 0 && S_ISLNK(s.st_mode))
+      status = neap_fail(
+          NEAP_BAD_FORMAT,
+          "%s: tensor '%s': %s, where its external data are, is a symbolic link; put the file itself there",
+          file->path, t->name, part);
+  }
+  region_free(&region);
+  return status;
+}
+
 /* Gives elements in the file's form; `own`: to be freed. */
 static neap_status fetch(const struct onnx_file *file, const struct onnx_tensor *t,
                          const unsigned char **data, unsigned char **own) {
@@ -199,6 +220,7 @@ static neap_status fetch(const struct onnx_file *file, const struct onnx_tensor 
   uint64_t size = 0;
   neap_status status = NEAP_OK;
   if (path == NULL) TRY_DONE(neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path));
+  TRY_DONE(need_no_link(file, t, path, folder));
   status = file_open(path, &descriptor, &size);
   if (status != NEAP_OK)
     TRY_DONE(neap_fail(

@@ -29,6 +29,7 @@ enum {
   STEP = NEAP_SETTING_STEP,
   PATH = NEAP_SETTING_PATH,
   ONE_RUN = NEAP_SETTING_ONE_RUN,
+  WRITES = NEAP_SETTING_WRITES,
   LIST = NEAP_SETTING_LIST,
   OF_OPTIMIZER = NEAP_SETTING_ZERO | NEAP_SETTING_OPTIMIZER
 };
@@ -177,9 +178,9 @@ const neap_setting setting_rows[] = {
     {"average", "N", NULL, "use the mean of the weights of the last N epochs, which --keep-epochs N kept", FIELD(INT, average), 1, SIZE_LIMIT,
      .verbs = EVALUATE | TRANSLATE},
     {"metrics", "FILE", NULL, "write one JSON line per step", FIELD(TEXT, metrics),
-     .flags = PATH, .verbs = TRAIN},
+     .flags = PATH | WRITES, .verbs = TRAIN},
     {"tensorboard", "DIR", NULL, "write an event file for TensorBoard here", FIELD(TEXT, tensorboard),
-     .flags = PATH, .verbs = TRAIN},
+     .flags = PATH | WRITES, .verbs = TRAIN},
     {"gradient-norm", NULL, NULL, "write the norm of all gradients together to the metrics", FIELD(SWITCH, session.gradient_norm),
      .flags = BITS, .verbs = TRAIN, .with = "metrics|tensorboard", .key = "gradient_norm"},
     {"planner", "P", "auto", "auto, or one of `neap planners`", FIELD(TEXT, session.planner),

@@ -89,7 +89,7 @@ static neap_status place_command(const char *folder, struct region *region) {
 /* Reads the command; NULL, without a failure, if the file does not exist. */
 static neap_status read_command(const char *path, char **text) {
   size_t length = 0;
-  FILE *file = fopen(path, "rbe");
+  FILE *file = file_open_stream(path);
   *text = NULL;
   if (file == NULL && errno == ENOENT) return NEAP_OK;
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
@@ -118,7 +118,16 @@ static neap_status find_command(const char *folder, struct region *region, char 
   if (*text != NULL) digest_text(*text, digest);
   if (*text != NULL && strcmp(digest, checkpoint.command_sha256) == 0) return NEAP_OK;
   free(*text);
-  return read_command(path, text);
+  TRY(read_command(path, text));
+  if (*text == NULL || checkpoint.command_sha256[0] == '\0') return NEAP_OK;
+  digest_text(*text, digest);
+  if (strcmp(digest, checkpoint.command_sha256) == 0) return NEAP_OK;
+  free(*text);
+  return neap_fail(
+      NEAP_BAD_FORMAT,
+      "%s: is not the command of this checkpoint: it has the SHA-256 %s, state.json says %s; remove "
+      "it and give the options again",
+      path, digest, checkpoint.command_sha256);
 }
 
 neap_status neap_checkpoint_command(const char *folder, char **text) {

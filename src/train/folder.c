@@ -1,5 +1,6 @@
 #include "train/folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -78,11 +79,40 @@ static neap_status take(struct folder_lock *lock) {
                    lock->folder);
 }
 
+/* Returns true for the names of what a run writes. */
+static bool is_of_run(const char *name) {
+  static const char *const names[] = {"lock",           "state.json", "command.json", "command.json.next",
+                                      "tokenizer.json", "data.json",  "digests.jsonl"};
+  static const char weights[] = ".safetensors";
+  const size_t length = strlen(name), end = sizeof weights - 1;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(name, names[i]) == 0) return true;
+  return length > end && strcmp(name + length - end, weights) == 0;
+}
+
+/* Refuses links, through which a run would write elsewhere, pipes and devices. */
+static neap_status need_regular(const char *folder) {
+  neap_status status = NEAP_OK;
+  DIR *entries = opendir(folder);
+  RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
+  for (const struct dirent *e = readdir(entries); e != NULL && status == NEAP_OK; e = readdir(entries)) {
+    struct stat s;
+    if (is_of_run(e->d_name) && fstatat(dirfd(entries), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISREG(s.st_mode))
+      status = neap_fail(NEAP_IO_FAILED,
+                         "%s/%s: is %s; a run writes regular files alone, remove it or name another folder",
+                         folder, e->d_name, S_ISLNK(s.st_mode) ? "a symbolic link" : "not a regular file");
+  }
+  closedir(entries);
+  return status;
+}
+
 neap_status folder_hold(const char *folder, struct region *region, struct folder_lock *lock) {
   *lock = (struct folder_lock){.folder = folder};
   struct folder_lock draft = {.folder = folder, .path = region_format(region, "%s/lock", folder)};
   RETURN_IF_NULL(draft.path);
   TRY(make_folder(folder, &draft.made));
+  TRY(need_regular(folder));
   const neap_status status = take(&draft);
   if (status == NEAP_OK) *lock = draft;
   return status;

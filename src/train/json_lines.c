@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 /* Reads a line; `*object` is NULL for one that is cut short, at the end of the file. */
 static neap_status parse_line(const char *path, const char *what, int64_t number, const char *line,
                               size_t length, int64_t *step, json_t **object) {
@@ -46,7 +47,7 @@ done:
 
 neap_status json_lines_read(const char *path, const char *what, json_line_taker *take, void *context) {
   off_t unused;
-  FILE *file = fopen(path, "rbe");
+  FILE *file = file_open_stream(path);
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   const neap_status status = read_lines(file, path, what, take, context, &unused);
   fclose(file);

@@ -37,7 +37,7 @@ truncate -s -64 run/weights-*.safetensors
 damaged "$neap" predict run --data "$data" -o out.npy
 [ ! -e out.npy ] && [ ! -e out.onnx ] && [ ! -e other/state.json ] || fail "something was written: $(ls)"
 
-yes 'a line of text that is learned' | head -c 4000 >text
+printf 'a line of text that is learned\n%.0s' {1..100} >text
 expect 0 "$neap" train --model gpt-1x16x2 --data text:text,tokens=bytes --length 16 --batch 4 --steps 2 --threads 1 --out words
 expect 0 "$neap" generate words --prompt a --tokens 2
 flip words/weights-*.safetensors

@@ -107,3 +107,51 @@ same "$(wc -l <m.jsonl)" 2 "lines that took the place of others"
 # A run that cannot begin makes no folder.
 expect 3 "${run[@]}" --steps 1 --budget 1KiB --out new
 [ ! -e new ] || fail "a folder of nothing"
+
+# A run writes regular files of its folder alone: no link leads it elsewhere, and no pipe is waited for.
+echo mine >mine
+for name in lock state.json command.json.next digests.jsonl weights-9-a.safetensors; do
+  mkdir linked
+  ln -s "$PWD/mine" "linked/$name"
+  expect 1 "${train[@]}" --steps 1 --out linked
+  says "linked/$name: is a symbolic link"
+  rm -r linked
+  mkdir linked
+  mkfifo "linked/$name"
+  expect 1 "${train[@]}" --steps 1 --out linked
+  says "linked/$name: is not a regular file"
+  rm -r linked
+done
+same "$(cat mine)" mine "a file outside of the folder"
+mkdir waiting
+mkfifo waiting/state.json
+expect 1 timeout 20 "$neap" predict waiting --data synthetic -o p.npy
+says "waiting/state.json"
+
+# A command is believed if it is the checkpoint's. What it writes is in the folder, or what a run wrote, or is given again.
+expect 0 "${train[@]}" --steps 1 --schedule constant --out own --metrics own.jsonl
+cp own.jsonl steps.jsonl
+for case in 'cp mine own.jsonl' 'ln -sf steps.jsonl own.jsonl' 'rm own.jsonl' 'mkfifo own.jsonl'; do
+  $case
+  expect 1 timeout 20 "$neap" train --resume own --steps 2
+  says "own/command.json: --metrics: "
+  says "is not what a run wrote; give it again"
+done
+rm own.jsonl
+same "$(cat mine)" mine "a file that the command named"
+same "$(wc -l <steps.jsonl)" 1 "lines of a file behind a link"
+cp steps.jsonl own.jsonl
+expect 0 "$neap" train --resume own --steps 2
+same "$(wc -l <own.jsonl)" 2 "lines of the metrics"
+mkdir within
+expect 0 "${train[@]}" --steps 1 --schedule constant --out within --metrics within/m.jsonl
+rm within/m.jsonl
+expect 0 "$neap" train --resume within --steps 2
+expect 0 "${train[@]}" --steps 1 --schedule constant --out board --tensorboard events
+expect 0 "$neap" train --resume board --steps 2
+mv events/* .
+expect 1 "$neap" train --resume board --steps 3
+says "board/command.json: --tensorboard: "
+sed -i 's/constant/cosine/' own/command.json
+expect 1 "$neap" train --resume own --steps 3
+says "own/command.json: is not the command of this checkpoint"

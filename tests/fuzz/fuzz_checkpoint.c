@@ -131,6 +131,10 @@ static bool check_command(const char *folder, const struct checkpoint *state) {
   const char *path = fuzz_path("run/command.json");
   char *next = text_of(fuzz_path("run/command.json.next")), *text = text_of(path);
   const char *wanted = text;
+  if (text != NULL && state->command_sha256[0] != '\0') {
+    digest(text, of_next);
+    if (strcmp(of_next, state->command_sha256) != 0) wanted = NULL; /* another one */
+  }
   if (next != NULL) digest(next, of_next);
   if (next != NULL && strcmp(of_next, state->command_sha256) == 0) wanted = next;
   const neap_status status = neap_checkpoint_command(folder, &found);

@@ -88,6 +88,9 @@ neap_status checkpoint_read_state(const char *folder, json_t *settings, struct c
 /* Finds out whether the settings of the checkpoint in a folder have this one. */
 neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has);
 
+/* Gives the number of micro-batches of a step of the checkpoint's run. */
+neap_status checkpoint_micro_batches(const char *folder, int64_t *count);
+
 /* The setting with the SHA-256 of a model that is a file. NEAP_INVALID_ARGUMENT: the checkpoint belongs to
  * another file than this model's, or to none. */
 #define CHECKPOINT_MODEL "model_sha256"

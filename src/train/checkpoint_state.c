@@ -13,6 +13,7 @@
 #include "train/metrics.h"
 
 enum { VERSION = 1 };
+#define MICRO_BATCHES "micro_batches" /* of a step, in the settings where there are several */
 
 static neap_status write_state(json_t *state, const char *path) {
   char digest[65];
@@ -165,7 +166,9 @@ static neap_status check_missing(const json_t *saved, json_t *settings, const st
   json_t *value;
   json_object_foreach((json_t *)saved, name, value) {
     const neap_setting *setting = setting_of_key(name);
-    if (setting != NULL && !(setting->flags & NEAP_SETTING_ALWAYS) && json_object_get(settings, name) == NULL)
+    const bool matters =
+        setting != NULL ? !(setting->flags & NEAP_SETTING_ALWAYS) : strcmp(name, MICRO_BATCHES) == 0;
+    if (matters && json_object_get(settings, name) == NULL)
       return fail_setting(place->file, name, value, NULL);
   }
   return NEAP_OK;
@@ -233,18 +236,37 @@ static neap_status check_kernels(const json_t *kernels, const struct json_place 
   return NEAP_OK;
 }
 
-neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has) {
+/* Gives a setting of the checkpoint in a folder, to be freed with json_decref; NULL: it has none. */
+static neap_status find_setting(const char *folder, const char *name, json_t **value) {
   struct region region = {0};
   neap_status status;
   json_t *state = NULL, *settings;
   struct json_place place = {0};
   TRY_DONE(checkpoint_read_whole(folder, &region, &place, &state));
   TRY_DONE(json_need(state, "settings", &place, &settings));
-  *has = json_object_get(settings, name) != NULL;
+  *value = json_incref(json_object_get(settings, name));
 done:
   json_decref(state);
   region_free(&region);
   return status;
+}
+
+neap_status checkpoint_has_setting(const char *folder, const char *name, bool *has) {
+  json_t *value = NULL;
+  TRY(find_setting(folder, name, &value));
+  *has = value != NULL;
+  json_decref(value);
+  return NEAP_OK;
+}
+
+neap_status checkpoint_micro_batches(const char *folder, int64_t *count) {
+  json_t *value = NULL;
+  TRY(find_setting(folder, MICRO_BATCHES, &value));
+  *count = value == NULL ? 1 : json_integer_value(value);
+  json_decref(value);
+  RETURN_IF(*count < 1, NEAP_BAD_FORMAT,
+            "%s/state.json: field 'settings." MICRO_BATCHES "': must be a number of 1 or more", folder);
+  return NEAP_OK;
 }
 
 neap_status checkpoint_check_model(const char *folder, const char *model) {

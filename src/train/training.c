@@ -84,6 +84,20 @@ static neap_status choose_combination(struct training *t) {
   return NEAP_OK;
 }
 
+/* Gives the micro-batch where none is asked for: that of the run that goes on, or a part for each rank. */
+static neap_status usual_micro_batch(const struct training *t, int64_t *micro) {
+  int64_t count = training_ranks(t);
+  const char *resume = t->options->resume;
+  if (resume != NULL) TRY(checkpoint_micro_batches(resume, &count));
+  RETURN_IF(
+      t->batch % count != 0, NEAP_INVALID_ARGUMENT,
+      "--batch %lld: does not divide into the %lld micro-batches of the run in %s; resume with the same "
+      "--batch",
+      (long long)t->batch, (long long)count, resume != NULL ? resume : "");
+  *micro = t->batch / count;
+  return NEAP_OK;
+}
+
 /* Sets the micro-batch, which is the batch of the graph. */
 static neap_status settle_micro_batch(struct training *t) {
   neap_session_options session = t->options->session;
@@ -93,7 +107,8 @@ static neap_status settle_micro_batch(struct training *t) {
   RETURN_IF(divided && t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
             "--batch %lld: it does not divide among %lld processes; give a multiple of %lld",
             (long long)t->batch, (long long)ranks, (long long)ranks);
-  t->micro = t->options->micro_batch > 0 ? t->options->micro_batch : t->batch / ranks;
+  t->micro = t->options->micro_batch;
+  if (t->micro == 0) TRY(usual_micro_batch(t, &t->micro));
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
     TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,

@@ -64,6 +64,7 @@ weights=$(field weights_sha256)
 expect 0 "${early[@]}" --steps 3 --pack off --out early
 ! grep -q pack early/state.json || fail "a run without packing keeps a word of it"
 sed -i 's/"--pack": "off"/"--shuffle": "on"/' early/command.json # what it has anyway
+unseal early
 expect 0 "$neap" train --resume early --steps 6 --json
 same "$(field weights_sha256)" "$weights" "gone on as it began"
 expect 2 "$neap" train --resume early --steps 7 --pack on

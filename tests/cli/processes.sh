@@ -36,6 +36,24 @@ expect 0 "${run[@]}" --steps 3 --schedule constant --evaluate off --processes 4 
 expect 0 "$neap" train --resume shared --steps 6 --processes 2 --shard states --json
 same "$(field weights_sha256)" "$six" "weights of a run that began with shares of weights"
 
+# A run goes on with its micro-batches, whatever divided it, and with no others.
+part=("$neap" train "${small[@]}" --data synthetic:images=64 --evaluate off --schedule constant)
+for began in 2 4; do
+  expect 0 "${part[@]}" --processes "$began" --steps 4 --json
+  whole=$(field weights_sha256)
+  for goes_on in 1 2; do
+    expect 0 "${part[@]}" --processes "$began" --steps 2 --out "began$began-$goes_on"
+    expect 0 "$neap" train --resume "began$began-$goes_on" --processes "$goes_on" --steps 4 --json
+    same "$(field weights_sha256)" "$whole" "weights of $began processes that $goes_on went on with"
+    same "$(field micro_batches)" "$began" "micro-batches"
+  done
+done
+expect 0 "${part[@]}" --processes 2 --steps 2 --out two
+expect 2 "$neap" train --resume two --micro-batch 8 --steps 4
+says "was made with micro_batches 2, but this run has (none)"
+expect 2 "$neap" train --resume two --processes 4 --steps 4
+says "a batch of 8 has 2 of them, which do not divide among 4 processes"
+
 # What is planned for one of several processes is what it takes and sends.
 step=(--model wrn-10-1 --batch 16 --micro-batch 2 --threads 1 --image 3x32x32 --classes 10)
 ways=("4 --shard states --budget max" "2 --shard all --budget max" "4 --shard all --budget min --planner evict")

@@ -47,11 +47,13 @@ same "$(field steps)" 4 "steps of a run that a plan was given"
 # What was begun with an option that does nothing goes on.
 expect 0 "${train[@]}" --steps 4 --optimizer adamw --out adamw
 sed -i 's/"options": {/&"--momentum": "0.9",/' adamw/command.json
+unseal adamw
 expect 0 "$neap" train --resume adamw --json
 same "$(field steps)" 4 "steps of a run with an option of another optimizer"
 
 # A command of another kind or version is refused by the name of the field.
 cp adamw/command.json command.json
+unseal adamw
 while read -r edit named; do
   sed "$edit" command.json >adamw/command.json
   ! cmp -s command.json adamw/command.json || fail "'$edit' changed nothing"

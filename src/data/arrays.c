@@ -39,9 +39,20 @@ static neap_status read_record(const struct source *source, enum split split, in
   const struct array *x = &a->x[held ? SPLIT_TRAIN : split], *y = &a->y[held ? SPLIT_TRAIN : split];
   if (held) record = a->places[split][record];
   if (fields[0] != NULL && source->fields[0].dtype == NEAP_U8) TRY(array_read_bytes(x, record, fields[0]));
-  if (fields[0] != NULL && source->fields[0].dtype == NEAP_F32) TRY(array_read_f32(x, record, fields[0]));
+  if (fields[0] != NULL && source->fields[0].dtype == NEAP_F32)
+    TRY(array_read_f32(x, record, &source->scales[0], fields[0]));
   if (fields[1] == NULL) return NEAP_OK;
-  return a->regression ? array_read_f32(y, record, fields[1]) : array_read_i32(y, record, fields[1]);
+  return a->regression ? array_read_f32(y, record, &source->scales[1], fields[1])
+                       : array_read_i32(y, record, fields[1]);
+}
+
+static neap_status read_numbers(const struct source *source, enum split split, int64_t record, int field,
+                                double *numbers) {
+  const struct arrays *a = source->context;
+  const struct array *arrays = field == 0 ? a->x : a->y;
+  const bool held = a->places[split] != NULL;
+  return array_read_f64(&arrays[held ? SPLIT_TRAIN : split], held ? a->places[split][record] : record,
+                        numbers);
 }
 
 /* ---- Shapes ---- */
@@ -159,6 +170,8 @@ static neap_status open_parts(struct source *source, const struct words *words) 
   TRY(settle_parts(source, words));
   source->kind = field.rank == 3 ? TASK_IMAGES : TASK_FEATURES;
   source->read = read_record;
+  source->read_numbers = read_numbers;
+  for (int s = 0; s < SPLITS; s++) a->x[s].rounded = a->y[s].rounded = source->reading == READING_FIRST;
   TRY(source_add_field(source, field));
   if (a->regression) {
     source->classes = a->y[SPLIT_TRAIN].each;
@@ -288,6 +301,7 @@ static neap_status open_alone(struct source *source, const char *path) {
   struct arrays *a = source->context;
   struct field field;
   TRY(open_file(source, path, &a->x[SPLIT_TEST]));
+  a->x[SPLIT_TEST].rounded = source->reading == READING_FIRST;
   TRY(describe_records(&a->x[SPLIT_TEST], &field));
   source->kind = field.rank == 3 ? TASK_IMAGES : TASK_FEATURES;
   source->read = read_alone;

@@ -10,7 +10,7 @@
 
 enum { NUMBER_BYTES = 64 };
 
-/* Reads a number with that decimal sign; false: it is none. It may be infinite. */
+/* Reads a number with that decimal sign; false: it is not a number. It may be infinite. */
 static bool read_number(const char *text, char decimal, double *value) {
   const char *allowed = decimal == '.' ? "0123456789+-eE." : "0123456789+-eE,";
   const size_t length = strlen(text);

@@ -18,7 +18,7 @@ neap_status table_records_open(struct source *source, const char *path, const st
 
 /* ---- Writing ---- */
 
-/* Fails because a cell of a column of numbers is none. */
+/* Fails because a cell of a column of numbers is not a number. */
 static neap_status refuse(const struct csv *csv, const char *column, enum table_cell kind, const char *text) {
   const bool range = kind == CELL_RANGE, comma = kind == CELL_COMMA;
   RETURN_IF(kind == CELL_GAP, NEAP_BAD_FORMAT,

@@ -27,7 +27,7 @@ neap_status table_put_label(const struct csv *csv, const struct table *table, co
                             double *number);
 
 /* Appends the record that was read; field map[i] is that of column i. `label`: its number. numbers [columns +
- * 1] is overwritten. NEAP_BAD_FORMAT: a cell of a column of numbers is none. */
+ * 1] is overwritten. NEAP_BAD_FORMAT: a cell of a column of numbers is not a number. */
 neap_status table_records_add(struct source *source, struct table_records *records, const struct csv *csv,
                               const struct table *table, const size_t *map, double label, double *numbers);
 

@@ -74,7 +74,10 @@ static void test_refused(void **state) {
 static void test_sizes(void **state) {
   (void)state;
   struct resizer resizer = {0};
-  const struct picture p = {RESIZE_WIDTH, RESIZE_HEIGHT, 3, (uint8_t *)(uintptr_t)resize_source, 0};
+  const struct picture p = {.width = RESIZE_WIDTH,
+                            .height = RESIZE_HEIGHT,
+                            .channels = 3,
+                            .pixels = (uint8_t *)(uintptr_t)resize_source};
   for (size_t i = 0; i < sizeof resize_cases / sizeof *resize_cases; i++) {
     const struct resize_case *c = &resize_cases[i];
     const struct box box = {c->left, c->top, c->width, c->height};

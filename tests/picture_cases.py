@@ -90,7 +90,7 @@ def orientation(number: int) -> bytes:
 
 def upright(name: str, image: Image.Image) -> np.ndarray:
     """What Pillow shows, as colours. Of 16 bits of grey the upper 8, which its convert clips to white."""
-    if name == "grey of 16 bits":
+    if "16 bits" in name and image.mode.startswith("I;16"):
         return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[:, :, None], 3, 2)
     return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
@@ -117,6 +117,25 @@ def files() -> dict[str, tuple[bytes, int]]:
             ("png", 0, {}, (2, 6, 9)),
         )
         for n in numbers
+    }
+    transparent = small.quantize(8)
+    others = {
+        "webp": (saved(small, "webp", lossless=True), 0),
+        "lossy webp": (saved(Image.fromarray(texture(11, 13, 3, later)), "webp", quality=90), 2),
+        "webp with alpha": (saved(rgba, "webp", lossless=True, exact=True), 0),
+        "turned webp": (saved(small, "webp", lossless=True, exif=orientation(6)), 0),
+        "gif": (saved(small.quantize(40), "gif", optimize=False), 0),
+        "interlaced gif": (saved(rgb.quantize(60), "gif", interlace=1), 0),
+        "transparent gif": (saved(transparent, "gif", transparency=2), 0),
+        "animated gif": (saved(frames[0].quantize(30), "gif", save_all=True, append_images=frames[1:]), 0),
+        "tiff": (saved(small, "tiff"), 0),
+        "packed tiff": (saved(rgb, "tiff", compression="tiff_lzw"), 0),
+        "deflated tiff": (saved(rgba, "tiff", compression="tiff_adobe_deflate"), 0),
+        "grey tiff": (saved(grey, "tiff"), 0),
+        "bits as tiff": (saved(grey.convert("1"), "tiff", compression="group4"), 0),
+        "palette tiff": (saved(colours, "tiff"), 0),
+        "turned tiff": (saved(small, "tiff", tiffinfo={274: 6}), 0),
+        "tiff of 16 bits of grey": (saved(Image.fromarray(later.integers(0, 65536, (5, 6)).astype("u2")), "tiff"), 1),
     }
     deep_grey = later.integers(0, 65536, (5, 6)).astype(">u2")
     turned["grey of 16 bits"] = raw_png(6, 5, 16, 0, [row.tobytes() for row in deep_grey]), 0
@@ -147,7 +166,7 @@ def files() -> dict[str, tuple[bytes, int]]:
         "progressive jpeg": (saved(rgb, "jpeg", quality=90, progressive=True), 1),
         "grey jpeg": (saved(grey, "jpeg"), 1),
         "jpeg of inks": (saved(rgb.convert("CMYK"), "jpeg", quality=95), 2),
-    } | turned
+    } | turned | others
 
 
 class Header:
@@ -194,9 +213,10 @@ def pictures() -> Header:
         assert file == f"picture_{i}", f"{name} is the same file as another one"
         shown = upright(name, image)
         pixels = header.array(f"pixels_{i}", shown.tobytes())
-        rows.append(f'  {{"{name}", {file}, sizeof {file}, {pixels}, {shown.shape[1]}, {shown.shape[0]}, {slack}}},')
+        ending = next((f".{kind}" for kind in ("webp", "gif", "tiff") if kind in name), ".png")
+        rows.append(f'  {{"{name}", "{ending}", {file}, sizeof {file}, {pixels}, {shown.shape[1]}, {shown.shape[0]}, {slack}}},')
     header.lines += [
-        "static const struct picture_case {", "  const char *name;", "  const uint8_t *file;", "  size_t size;",
+        "static const struct picture_case {", "  const char *name, *ending;", "  const uint8_t *file;", "  size_t size;",
         "  const uint8_t *pixels; /* [height, width, 3], as Pillow converts them */", "  int width, height, slack;",
         "} picture_cases[] = {", *rows, "};",
     ]  # fmt: skip

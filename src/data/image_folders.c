@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "data/picture.h"
 #include "text/utf8.h"
 
 enum { DEEPEST = 32 };
@@ -54,36 +55,11 @@ static neap_status check_name(const char *folder, const char *name) {
 
 /* ---- Endings ---- */
 
-/* Endings of pictures; those that are not read here are named as pictures that are left out. */
-static const struct ending_row {
-  const char *ending;
-  enum reading_rules since; /* the first rules that read it; 0: none do */
-} endings[] = {
-    {".png", READING_FIRST},
-    {".jpg", READING_FIRST},
-    {".jpeg", READING_FIRST},
-    {".jpe", READING_NOW},
-    {".jfif", READING_NOW},
-    {".webp", 0},
-    {".bmp", 0},
-    {".gif", 0},
-    {".tif", 0},
-    {".tiff", 0},
-    {".heic", 0},
-    {".heif", 0},
-    {".avif", 0},
-    {".jp2", 0},
-    {".jxl", 0},
-    {".svg", 0},
-    {".psd", 0},
-    {".ppm", 0},
-    {".pgm", 0},
-    {".tga", 0},
-    {".dng", 0},
-    {".cr2", 0},
-    {".nef", 0},
-    {".arw", 0},
-};
+/* Endings of pictures that some build reads, or none; of other files nobody expects that they are read. */
+static const char *const pictures[] = {".png", ".jpg", ".jpeg", ".jpe",  ".jfif", ".webp", ".tif", ".tiff",
+                                       ".gif", ".bmp", ".heic", ".heif", ".avif", ".jp2",  ".jxl", ".svg",
+                                       ".psd", ".ppm", ".pgm",  ".tga",  ".dng",  ".cr2",  ".nef", ".arw"};
+enum { PICTURES = sizeof pictures / sizeof *pictures, FIRST_READ = 3 }; /* by READING_FIRST */
 
 /* Returns the ending of a file's name with its point; "" if it has none. */
 static const char *ending_of(const char *name) {
@@ -91,19 +67,17 @@ static const char *ending_of(const char *name) {
   return point != NULL && point != name ? point : "";
 }
 
-/* Returns the row of an ending; NULL: it is not of pictures. */
-static const struct ending_row *find_ending(const char *ending) {
-  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-    if (strcasecmp(ending, endings[i].ending) == 0) return &endings[i];
-  return NULL;
+/* Returns true if an ending is one of the first `count` in the list. */
+static bool is_listed(const char *ending, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcasecmp(ending, pictures[i]) == 0) return true;
+  return false;
 }
 
 static bool is_read(enum reading_rules reading, const char *name) {
-  const struct ending_row *row = find_ending(ending_of(name));
-  return row != NULL && row->since != 0 && row->since <= reading;
+  const char *ending = ending_of(name);
+  return reading == READING_FIRST ? is_listed(ending, FIRST_READ) : picture_is_read(ending);
 }
-
-const char *image_folders_endings(void) { return ".png, .jpg, .jpeg"; }
 
 static neap_status count_left_out(struct region *region, const char *path, const char *name,
                                   endings_left_out *left_out) {
@@ -124,16 +98,15 @@ neap_status image_folders_tell(struct source *source, const endings_left_out *le
   char text[256];
   for (size_t i = 0; i < left_out->count; i++) {
     const struct left_out *l = &left_out->data[i];
-    const struct ending_row *row = find_ending(l->ending);
     const char *object = *l->ending != '\0' ? l->ending : "no ending", *why;
-    if (row == NULL) {
+    if (!is_listed(l->ending, PICTURES)) {
       TRY(understood_add(&source->understood, &source->region,
                          (neap_understood){object, "other files, left out", l->count, NULL}));
       continue;
     }
     why = region_format(&source->region, "such as %s; %s", readable(l->first, text, sizeof text),
-                        row->since != 0 ? "this run began before they were read"
-                                        : "convert them to PNG or JPEG");
+                        picture_is_read(l->ending) ? "this run began before they were read"
+                                                   : "convert them to PNG or JPEG");
     RETURN_IF_NULL(why);
     TRY(understood_add(&source->understood, &source->region,
                        (neap_understood){object, "pictures that are not read, left out", l->count, why}));
@@ -172,7 +145,7 @@ neap_status image_folders_count(struct source *source, const char *folder, int64
   class_names names = {0};
   const neap_status status = list(folder, &source->region, &names);
   *count = 0;
-  for (size_t i = 0; i < names.count; i++) *count += find_ending(ending_of(names.data[i])) != NULL;
+  for (size_t i = 0; i < names.count; i++) *count += is_listed(ending_of(names.data[i]), PICTURES);
   vector_free(&names);
   return status;
 }

@@ -39,9 +39,6 @@ neap_status image_folders_count(struct source *source, const char *folder, int64
 /* Adds to the source's report what was left out. */
 neap_status image_folders_tell(struct source *source, const endings_left_out *left_out);
 
-/* Lists the endings that are read: ".png, .jpg, .jpeg". */
-const char *image_folders_endings(void);
-
 /* Sorts by file name, then by path. */
 void image_folders_sort(image_files *files);
 

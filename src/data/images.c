@@ -112,6 +112,7 @@ static void add_size(struct sizes *all, const struct picture *p, size_t file_byt
   if (all->most.file < file_bytes) all->most.file = file_bytes;
   if (all->most.pixels < pixels) all->most.pixels = pixels;
   all->turned += p->orientation != 1;
+  if (all->most.spare < p->spare_bytes) all->most.spare = p->spare_bytes;
   if (all->most.height < p->height) all->most.height = p->height;
   if (all->most.width < p->width) all->most.width = p->width;
 }
@@ -232,7 +233,7 @@ static neap_status list_part(struct source *source, const char *folder, image_fi
     TRY(image_folders_files(source, path, (int32_t)c, files, &images->left_out));
     if (files->count > before || !training) continue;
     const neap_status empty = neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it",
-                                        path, image_folders_endings(), others_text(images).text);
+                                        path, picture_endings().text, others_text(images).text);
     TRY(problems_add(&source->problems, &source->region, (int64_t)c, empty));
   }
   image_folders_sort(files);
@@ -323,7 +324,7 @@ static neap_status list_known(struct source *source, const struct words *words, 
   if (folders) TRY(list_part(source, words->folder, files));
   image_folders_sort(files);
   RETURN_IF(files->count == 0, NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s", words->folder,
-            image_folders_endings(), others_text(images).text);
+            picture_endings().text, others_text(images).text);
   RETURN_IF(files->count > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d pictures", words->folder,
             INT32_MAX);
   source->records[SPLIT_TEST] = (int64_t)files->count;
@@ -357,7 +358,7 @@ static neap_status settle_parts(struct source *source, const struct words *words
   struct images *images = source->context;
   bool *held;
   RETURN_IF(images->files[SPLIT_TRAIN].count == 0, NEAP_BAD_FORMAT,
-            "%s: has no pictures (%s) in its folders%s", words->folder, image_folders_endings(),
+            "%s: has no pictures (%s) in its folders%s", words->folder, picture_endings().text,
             others_text(images).text);
   if (images->files[SPLIT_TEST].count == 0) {
     TRY(holdout_draw(source, words->holdout, words->seed, (int64_t)images->files[SPLIT_TRAIN].count, &held));
@@ -392,7 +393,10 @@ static neap_status open_images(struct source *source, const struct words *words)
   if (!known) TRY(take_labels(source));
   TRY(workspaces_create(source_threads(source), source->reading == READING_FIRST, &images->workspaces));
   TRY(measure_all(source, &sizes));
-  if (sizes.turned > 0) sizes.most.spare = sizes.most.pixels;
+  if (sizes.turned > 0) { /* turning exchanges the two */
+    if (sizes.most.spare < sizes.most.pixels) sizes.most.spare = sizes.most.pixels;
+    sizes.most.pixels = sizes.most.spare;
+  }
   TRY(problems_tell(&source->problems, words->folder));
   if (sizes.turned > 0)
     TRY(understood_add(&source->understood, &source->region,

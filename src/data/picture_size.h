@@ -10,12 +10,13 @@ enum { PICTURE_MAX_SIDE = 65500 };
 
 struct picture {
   int64_t width, height;
-  int channels;    /* 3, or 1: grey */
-  uint8_t *pixels; /* [height, width, channels] */
-  size_t capacity; /* allocated bytes of `pixels` */
-  bool as_stored;  /* not held up by its orientation, as runs from before it was read have pictures */
-  int orientation; /* 1 to 8, by which it was held up; 1: it lies as it is stored */
-  uint8_t *spare;  /* memory beside the pixels, to turn them */
+  int channels;       /* 3, or 1: grey */
+  uint8_t *pixels;    /* [height, width, channels] */
+  size_t capacity;    /* allocated bytes of `pixels` */
+  bool as_stored;     /* not held up by its orientation, as runs from before it was read have pictures */
+  int orientation;    /* 1 to 8, by which it was held up; 1: it lies as it is stored */
+  uint8_t *spare;     /* memory beside the pixels, to turn or convert them */
+  size_t spare_bytes; /* that this picture's kind needs of it to be decoded */
   size_t spare_capacity;
 };
 

@@ -82,4 +82,4 @@ expect 0 "$neap" predict left-run --data images:left -o left.csv
 grep -q "pictures that are not read, left out: .heic (2), .bmp (1)" out || fail "$(cat out)"
 rm left/b/*.png left/b/*.jpg
 expect 1 "$neap" data images:left
-grep -qF "left/b: has no pictures (.png, .jpg, .jpeg), but" out || fail "$(cat out)"
+grep -q "left/b: has no pictures (.png, .jpg, .jpeg.*), but 2 .heic" out || fail "$(cat out)"

@@ -249,22 +249,45 @@ static neap_status fail_names(const struct zip *zip) {
       zip->path, list);
 }
 
+/* Tells of each array what it is: `used` are the names of records and labels to train and to test with. */
+static neap_status tell_arrays(struct source *source, const struct zip *zip, const char *const used[4]) {
+  const struct arrays *a = source->context;
+  const char *const labels = a->regression ? "values" : "classes";
+  const char *const fates[] = {"records", labels, "records of the test part", labels};
+  const int64_t counts[] = {a->x[SPLIT_TRAIN].dims[0], source->classes, a->x[SPLIT_TEST].dims[0],
+                            source->classes};
+  for (size_t i = 0; i < zip->entries.count; i++) {
+    const char *entry = zip->entries.data[i].name;
+    const char *name = region_format(&source->region, "%.*s", (int)strcspn(entry, "."), entry);
+    RETURN_IF_NULL(name);
+    int k = 0;
+    while (k < 4 && (used[k] == NULL || strcmp(used[k], name) != 0)) k++;
+    TRY(understood_add(&source->understood, &source->region,
+                       (neap_understood){name, k < 4 ? fates[k] : "left out", k < 4 ? counts[k] : -1, NULL}));
+  }
+  return NEAP_OK;
+}
+
 static neap_status open_npz(struct source *source, const struct words *words, const struct zip *zip) {
   struct arrays *a = source->context;
+  const char *used[4] = {NULL};
   const struct name_row *row = names, *end = names + sizeof names / sizeof *names;
   while (row < end && (!has_entry(zip, row->x) || !has_entry(zip, row->y))) row++;
   if (row == end) return fail_names(zip);
   TRY(open_entry(source, zip, row->x, &a->x[SPLIT_TRAIN]));
   TRY(open_entry(source, zip, row->y, &a->y[SPLIT_TRAIN]));
+  used[0] = row->x, used[1] = row->y;
   for (int i = 0; i < 2 && a->x[SPLIT_TEST].name == NULL; i++) {
     const bool asked = words->test != NULL && strcmp(words->test, row->tests[i].part) == 0;
     if (asked ? false : words->test != NULL || !has_entry(zip, row->tests[i].x)) continue;
     TRY(open_entry(source, zip, row->tests[i].x, &a->x[SPLIT_TEST]));
     TRY(open_entry(source, zip, row->tests[i].y, &a->y[SPLIT_TEST]));
+    used[2] = row->tests[i].x, used[3] = row->tests[i].y;
   }
   RETURN_IF(words->test != NULL && a->x[SPLIT_TEST].name == NULL, NEAP_INVALID_ARGUMENT,
             "data 'npz': test must be val or test (got %s), and the file must have that part", words->test);
-  return open_parts(source, words);
+  TRY(open_parts(source, words));
+  return tell_arrays(source, zip, used);
 }
 
 neap_status npz_open(const char *argument, struct source *source) {

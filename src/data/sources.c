@@ -19,7 +19,8 @@ static const struct source_row {
     {"cifar10:DIR", "CIFAR-10, binary version: data_batch_*.bin and test_batch.bin", cifar10_open, NULL},
     {"mnist:DIR", "MNIST and data sets in its format: idx files, compressed or not", mnist_open, NULL},
     {"images:DIR",
-     "train/CLASS/*.png|jpg and val or test, or CLASS/*; [,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
+     "train/CLASS/* and val, validation, valid or test, or CLASS/*; "
+     "[,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
      images_open, "/"},
     {"npz:FILE",
      "x_train, y_train, x_test, y_test, or train_images, train_labels, val_*, test_*; "

@@ -194,12 +194,18 @@ static neap_status take_words(struct source *source, const struct seen *c, struc
   return NEAP_OK;
 }
 
+/* Returns true if at least nine tenths of the cells, gaps aside, are dates. */
+static bool is_date(const struct seen *c) {
+  const int64_t cells = c->cells[CELL_NUMBER] + count_others(c);
+  return cells > 0 && 10 * c->cells[CELL_DATE] >= 9 * cells;
+}
+
 /* Tells of a column of words, and which of them are something else. */
 static neap_status tell_words(struct source *source, const struct seen *c) {
   const int64_t cells = c->cells[CELL_NUMBER] + count_others(c);
   const char *became = "words", *why = NULL;
   if (c->cells[CELL_BOOLEAN] == cells && cells > 0) became = "words, true or false";
-  if (10 * c->cells[CELL_DATE] >= 9 * cells && cells > 0) {
+  if (is_date(c)) {
     became = "words, though dates";
     why = region_format(&source->region,
                         "each is a word of its own: leave it out (,ignore=%s), or make it a number", c->name);
@@ -231,17 +237,16 @@ static neap_status describe_column(struct source *source, const char *path, cons
   }
   RETURN_IF(is_numeric(c, c->cells[CELL_NUMBER] + c->cells[CELL_COMMA]), NEAP_BAD_FORMAT,
             "%s: line %lld, column '%s': '%s' has a decimal comma; say so (,decimal=comma), or take the "
-            "column as words "
-            "(,words=%s)",
+            "column as words (,words=%s)",
             path, (long long)c->odd[CELL_COMMA], c->name, c->odd_text[CELL_COMMA], c->name);
   const enum table_cell odd = first_odd(c);
-  RETURN_IF(c->many && c->cells[CELL_NUMBER] > 0, NEAP_BAD_FORMAT,
+  RETURN_IF(c->many && c->cells[CELL_NUMBER] > 0 && !c->as_words, NEAP_BAD_FORMAT,
             "%s: line %lld, column '%s': '%s' is not a number, unlike in other lines; fix it or leave the "
             "column out (,ignore=%s)",
             path, (long long)c->odd[odd], c->name, c->odd_text[odd] != NULL ? c->odd_text[odd] : "", c->name);
   RETURN_IF(c->many, NEAP_UNSUPPORTED,
-            "%s: column '%s' has more than %d different words; leave it out (,ignore=%s)", path, c->name,
-            WORD_LIMIT, c->name);
+            "%s: column '%s' has more than %d different %s; leave it out (,ignore=%s)", path, c->name,
+            WORD_LIMIT, is_date(c) ? "dates" : "words", c->name);
   TRY(take_words(source, c, column));
   TRY(tell_words(source, c));
   return tell_gaps(source, c, "gaps, no word");
@@ -260,7 +265,8 @@ static int by_number(const void *a, const void *b) {
 }
 
 /* Finds the classes: words that are no gaps, in a column of numbers only those. What else there is, is a
- * problem of its record. Those that are equal as numbers are one, which has the shorter of their names. */
+ * problem of its record. Those that are equal as numbers are one, which has the shorter of their names,
+ * unless the user takes the column as words. */
 static size_t find_classes(const struct table_form *form, const struct seen *c, bool numeric,
                            struct class *classes) {
   size_t count = 0;
@@ -269,7 +275,7 @@ static size_t find_classes(const struct table_form *form, const struct seen *c, 
     const enum table_cell kind = table_cell(form, class.word, &class.value);
     const bool gap = c->as_words ? *class.word == '\0' : kind == CELL_GAP;
     if (gap || (numeric && kind != CELL_NUMBER)) continue;
-    if (kind != CELL_NUMBER) class.value = (double)NAN;
+    if (kind != CELL_NUMBER || c->as_words) class.value = (double)NAN;
     size_t same = 0;
     while (same < count && classes[same].value != class.value) same++;
     if (same < count && strlen(classes[same].word) <= strlen(class.word)) continue;

@@ -203,6 +203,12 @@ struct name {
 };
 struct name name_text(const char *name);
 
+/* Prints what was read as what: a line for each fate, with the first objects and reasons. */
+void print_understood(FILE *f, const neap_understood *rows, int64_t count);
+
+/* Returns all rows; NULL: memory ran out. */
+json_t *understood_json(const neap_understood *rows, int64_t count);
+
 double seconds_now(void); /* of a clock that only goes forward */
 
 /* Returns the columns of the terminal; `otherwise` if the file is not a terminal. */

@@ -38,11 +38,12 @@ static json_t *report_json(const char *data, const neap_data_report *r) {
                                     (json_int_t)r->class_rows[c].training_records, "test_records",
                                     (json_int_t)r->class_rows[c].test_records));
   for (int64_t i = 0; i < r->problem_count; i++) json_array_append_new(problems, json_string(r->problems[i]));
-  return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:[I, I], s:[I, I], s:o}", "data", data, "source",
+  return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:[I, I], s:[I, I], s:o, s:o}", "data", data, "source",
                    r->source, "fields", fields_json(r), "training_records", (json_int_t)r->training_records,
                    "test_records", (json_int_t)r->test_records, "classes", classes, "least_size",
                    (json_int_t)r->least_size[0], (json_int_t)r->least_size[1], "most_size",
-                   (json_int_t)r->most_size[0], (json_int_t)r->most_size[1], "problems", problems);
+                   (json_int_t)r->most_size[0], (json_int_t)r->most_size[1], "problems", problems,
+                   "understood", understood_json(r->understood, r->understood_count));
 }
 
 static void print_report(const char *data, const neap_data_report *r) {
@@ -59,6 +60,7 @@ static void print_report(const char *data, const neap_data_report *r) {
   if (r->most_size[0] > 0)
     printf("sizes         %lldx%lld to %lldx%lld (height x width)\n", (long long)r->least_size[0],
            (long long)r->least_size[1], (long long)r->most_size[0], (long long)r->most_size[1]);
+  print_understood(stdout, r->understood, r->understood_count);
   for (int64_t c = 0; r->class_rows != NULL && c < r->classes; c++)
     printf("%-13s %-24s %8lld and %lld\n", c == 0 ? "classes" : "", name_text(r->class_rows[c].name).text,
            (long long)r->class_rows[c].training_records, (long long)r->class_rows[c].test_records);

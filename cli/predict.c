@@ -7,6 +7,7 @@
 
 struct settings {
   struct arguments a;
+  json_t *understood; /* for --json */
   const char *weights, *out, *output;
   bool training;
 };
@@ -32,12 +33,22 @@ static json_t *dims_json(const neap_predict_result *r) {
   return dims;
 }
 
+/* Tells what the data were read as, or keeps it for --json. */
+static void take_understood(void *context, const neap_understood *rows, int64_t count) {
+  struct settings *s = context;
+  if (s->a.json)
+    s->understood = understood_json(rows, count);
+  else
+    print_understood(stdout, rows, count);
+}
+
 static json_t *result_json(const struct settings *s, const neap_predict_result *r) {
-  return json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I}", "model", s->a.options.model, "data",
+  return json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:I, s:I, s:I, s:O?}", "model", s->a.options.model, "data",
                    s->a.options.data, "file", s->out, "records", (json_int_t)r->records, "shape",
                    dims_json(r), "accuracy", r->accuracy >= 0 ? json_real(r->accuracy) : json_null(),
                    "planned_peak_bytes", (json_int_t)r->memory.planned_peak, "measured_peak_bytes",
-                   (json_int_t)r->memory.measured_peak, "resident_bytes", (json_int_t)r->memory.resident);
+                   (json_int_t)r->memory.measured_peak, "resident_bytes", (json_int_t)r->memory.resident,
+                   "understood", s->understood);
 }
 
 static void print_result(const struct settings *s, const neap_predict_result *r) {
@@ -89,6 +100,8 @@ static int predict(const struct verb *verb, struct settings *s, const char *fold
                                   .output = s->output,
                                   .training_records = s->training,
                                   .shape = run->shape,
+                                  .understood = take_understood,
+                                  .context = s,
                                   .session = {.convolution = run->session.convolution,
                                               .bits = run->session.bits,
                                               .backend = run->session.backend,
@@ -123,5 +136,7 @@ int run_predict(const struct verb *verb, int count, char **arguments) {
   if (model) folder = NULL;
   if (result == EXIT_DONE && folder != NULL) result = read_run(verb, folder, &s.a, &run);
   if (result != EXIT_DONE) return result;
-  return predict(verb, &s, folder, folder != NULL ? &run.options : &s.a.options);
+  result = predict(verb, &s, folder, folder != NULL ? &run.options : &s.a.options);
+  json_decref(s.understood);
+  return result;
 }

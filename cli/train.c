@@ -132,6 +132,7 @@ static int train(const struct verb *verb, const struct arguments *a, const char 
   json_decref(report.initialisation);
   json_decref(report.unstored);
   json_decref(report.pairs);
+  json_decref(report.understood);
   return exit_status;
 }
 

@@ -67,6 +67,7 @@ static const char *augmentation(const neap_train_progress *progress) {
 static void print_data(FILE *f, const neap_train_options *s, const neap_train_progress *progress) {
   fprintf(f, "data          %s, %s%s\n", s->data, !s->no_shuffle ? "shuffled" : "in file order",
           augmentation(progress));
+  print_understood(f, progress->understood, progress->understood_count);
   if (s->mixup > 0)
     fprintf(f, "mixup         each record with another one, weighted by Beta(%g, %g)\n", (double)s->mixup,
             (double)s->mixup);
@@ -234,6 +235,7 @@ static json_t *names_json(const char *const *names, int32_t count) {
 static void keep_beginning(struct train_report *r, const neap_train_progress *p) {
   const neap_initialisation *i = p->initialisation;
   r->frozen = p->frozen;
+  if (r->arguments->json) r->understood = understood_json(p->understood, p->understood_count);
   if (r->arguments->json && p->memory->stored_saved > 0)
     r->unstored = names_json(p->unstored, p->unstored_count);
   if (p->longest != NULL && r->arguments->json)
@@ -450,6 +452,7 @@ static void add_report(json_t *memory, const struct train_report *report, const 
     json_object_set_new(memory, "disk_wait_seconds_per_step", json_real(r->step_disk_seconds));
   }
   if (report->pairs != NULL) json_object_update(memory, report->pairs);
+  if (report->understood != NULL) json_object_set(memory, "understood", report->understood);
   if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);
   if (report->least)
     json_object_set_new(memory, "affordable_budget_bytes",

@@ -20,6 +20,7 @@ struct train_report {
   double test_accuracy;
   int64_t frozen;         /* parameters that no step changes */
   json_t *pairs;          /* the longest pair, and those beyond --length, for --json; NULL: none exist */
+  json_t *understood;     /* what the data were read as, for --json; NULL: not asked for */
   json_t *initialisation; /* what came of --init, for --json; NULL: none exists */
   json_t *unstored;       /* weights that --store names and that are in no blocks; NULL: none are in blocks */
 };

@@ -8,6 +8,15 @@
 extern "C" {
 #endif
 
+/* A row of what a reader understood: an object (a column, a part of a folder, an ending of files), what it
+ * became, how many there are of it (classes, cells, files; -1: no number says it) and why, if not as a rule.
+ */
+typedef struct neap_understood {
+  const char *object, *became;
+  int64_t count;
+  const char *why; /* NULL: as a rule */
+} neap_understood;
+
 bool neap_data_at(int32_t index, neap_row *row); /* sources of data; name: how one is named, "cifar10:DIR" */
 
 /* INVERSE_SQRT: after the warm-up the rate is divided by the root of steps / steps of warm-up. EXPONENTIAL:
@@ -55,6 +64,8 @@ typedef struct neap_train_progress {
    * training part, and cut in the test part. */
   const char *longest;
   int64_t skipped_records, cut_records;
+  const neap_understood *understood; /* what the data were read as */
+  int64_t understood_count;
   int64_t conversations; /* to train with; 0: records are something else */
   int64_t rows;          /* of tokens, which conversations share; 0: each has its own */
   const char
@@ -319,6 +330,8 @@ typedef struct neap_data_report {
   int64_t least_size[2], most_size[2]; /* height and width, if records are pictures in files; else zeros */
   int64_t problem_count;
   const char *const *problems; /* with records, each with its file and place */
+  int64_t understood_count;
+  const neap_understood *understood; /* columns, parts of folders, what is left out */
 } neap_data_report;
 
 /* Opens data by name and describes them. `sheet`, unless NULL, becomes a PNG file of up to ten pictures of
@@ -348,6 +361,9 @@ typedef struct neap_predict_options {
   bool training_records; /* instead of the test set's */
   neap_model_options shape;
   neap_session_options session; /* only budget, threads, backend and convolution are used */
+  /* Is given what the data were read as, once they are; the rows live until it returns. NULL: nobody asks. */
+  void (*understood)(void *context, const neap_understood *rows, int64_t count);
+  void *context;
 } neap_predict_options;
 
 typedef struct neap_predict_result {

@@ -10,16 +10,19 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 rng = np.random.default_rng(7)
 
 
-def texture(height: int, width: int, channels: int) -> np.ndarray:
+later = np.random.default_rng(8)  # of cases that came later, so that the earlier ones stay
+
+
+def texture(height: int, width: int, channels: int, draw: np.random.Generator = rng) -> np.ndarray:
     """Slopes under noise."""
     y, x, c = np.mgrid[0:height, 0:width, 0:channels]
     slopes = 40 + 150 * y / height + 50 * np.sin(x / 2 + c)
-    return np.clip(slopes + rng.integers(-30, 31, slopes.shape), 0, 255).astype(
+    return np.clip(slopes + draw.integers(-30, 31, slopes.shape), 0, 255).astype(
         np.uint8
     )
 
@@ -78,6 +81,20 @@ def adam7(pixels: np.ndarray) -> list[bytes]:
     ]
 
 
+def orientation(number: int) -> bytes:
+    """EXIF that says it; 9 has no meaning."""
+    exif = Image.Exif()
+    exif[0x0112] = number
+    return exif.tobytes()
+
+
+def upright(name: str, image: Image.Image) -> np.ndarray:
+    """What Pillow shows, as colours. Of 16 bits of grey the upper 8, which its convert clips to white."""
+    if "16 bits" in name and image.mode.startswith("I;16"):
+        return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[:, :, None], 3, 2)
+    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
 def files() -> dict[str, tuple[bytes, int]]:
     """Files by name, and how far from Pillow's values they may be: versions of libjpeg differ by 1."""
     rgb, grey = (
@@ -92,6 +109,36 @@ def files() -> dict[str, tuple[bytes, int]]:
     wide_la = rng.integers(0, 65536, (5, 6, 2)).astype(">u2")
     deep = rng.integers(0, 256, (5, 3)).astype(np.uint8)
     frames = [Image.fromarray(texture(6, 7, 3)) for _ in range(3)]
+    small = Image.fromarray(texture(8, 5, 3, later))
+    turned = {
+        f"turned {kind} {n}": (saved(small, kind, exif=orientation(n), **options), slack)
+        for kind, slack, options, numbers in (
+            ("jpeg", 1, {"quality": 90, "subsampling": 0}, range(1, 10)),
+            ("png", 0, {}, (2, 6, 9)),
+        )
+        for n in numbers
+    }
+    transparent = small.quantize(8)
+    others = {
+        "webp": (saved(small, "webp", lossless=True), 0),
+        "lossy webp": (saved(Image.fromarray(texture(11, 13, 3, later)), "webp", quality=90), 2),
+        "webp with alpha": (saved(rgba, "webp", lossless=True, exact=True), 0),
+        "turned webp": (saved(small, "webp", lossless=True, exif=orientation(6)), 0),
+        "gif": (saved(small.quantize(40), "gif", optimize=False), 0),
+        "interlaced gif": (saved(rgb.quantize(60), "gif", interlace=1), 0),
+        "transparent gif": (saved(transparent, "gif", transparency=2), 0),
+        "animated gif": (saved(frames[0].quantize(30), "gif", save_all=True, append_images=frames[1:]), 0),
+        "tiff": (saved(small, "tiff"), 0),
+        "packed tiff": (saved(rgb, "tiff", compression="tiff_lzw"), 0),
+        "deflated tiff": (saved(rgba, "tiff", compression="tiff_adobe_deflate"), 0),
+        "grey tiff": (saved(grey, "tiff"), 0),
+        "bits as tiff": (saved(grey.convert("1"), "tiff", compression="group4"), 0),
+        "palette tiff": (saved(colours, "tiff"), 0),
+        "turned tiff": (saved(small, "tiff", tiffinfo={274: 6}), 0),
+        "tiff of 16 bits of grey": (saved(Image.fromarray(later.integers(0, 65536, (5, 6)).astype("u2")), "tiff"), 1),
+    }
+    deep_grey = later.integers(0, 65536, (5, 6)).astype(">u2")
+    turned["grey of 16 bits"] = raw_png(6, 5, 16, 0, [row.tobytes() for row in deep_grey]), 0
     return {
         "rgb": (saved(rgb, "png"), 0),
         "grey": (saved(grey, "png"), 0),
@@ -119,7 +166,7 @@ def files() -> dict[str, tuple[bytes, int]]:
         "progressive jpeg": (saved(rgb, "jpeg", quality=90, progressive=True), 1),
         "grey jpeg": (saved(grey, "jpeg"), 1),
         "jpeg of inks": (saved(rgb.convert("CMYK"), "jpeg", quality=95), 2),
-    }
+    } | turned | others
 
 
 class Header:
@@ -164,12 +211,12 @@ def pictures() -> Header:
         image = Image.open(io.BytesIO(data))
         file = header.array(f"picture_{i}", data)
         assert file == f"picture_{i}", f"{name} is the same file as another one"
-        pixels = header.array(f"pixels_{i}", np.asarray(image.convert("RGB")).tobytes())
-        rows.append(
-            f'  {{"{name}", {file}, sizeof {file}, {pixels}, {image.width}, {image.height}, {slack}}},'
-        )
+        shown = upright(name, image)
+        pixels = header.array(f"pixels_{i}", shown.tobytes())
+        ending = next((f".{kind}" for kind in ("webp", "gif", "tiff") if kind in name), ".png")
+        rows.append(f'  {{"{name}", "{ending}", {file}, sizeof {file}, {pixels}, {shown.shape[1]}, {shown.shape[0]}, {slack}}},')
     header.lines += [
-        "static const struct picture_case {", "  const char *name;", "  const uint8_t *file;", "  size_t size;",
+        "static const struct picture_case {", "  const char *name, *ending;", "  const uint8_t *file;", "  size_t size;",
         "  const uint8_t *pixels; /* [height, width, 3], as Pillow converts them */", "  int width, height, slack;",
         "} picture_cases[] = {", *rows, "};",
     ]  # fmt: skip

@@ -72,7 +72,8 @@ neap_status json_to_ids(const json_t *array, const char *name, const struct json
   return NEAP_OK;
 }
 
-static neap_status check_header(const json_t *root, const char *format, const struct json_place *place) {
+static neap_status check_header(const json_t *root, const char *format, int newest, int *read,
+                                const struct json_place *place) {
   if (!json_is_object(root)) return json_bad(place, "must be a JSON object");
   const char *found;
   uint64_t version;
@@ -80,8 +81,10 @@ static neap_status check_header(const json_t *root, const char *format, const st
   RETURN_IF(strcmp(found, format) != 0, NEAP_BAD_FORMAT, "%s: field 'format': must be '%s', not '%.40s'",
             place->file, format, found);
   TRY(json_need_size(root, "version", place, &version));
-  RETURN_IF(version != 1, NEAP_BAD_FORMAT, "%s: field 'version': this program reads version 1, not %llu",
-            place->file, (unsigned long long)version);
+  RETURN_IF(version < 1 || version > (uint64_t)newest, NEAP_BAD_FORMAT,
+            "%s: field 'version': this program reads version %s%d, not %llu", place->file,
+            newest > 1 ? "1 to " : "", newest, (unsigned long long)version);
+  *read = (int)version;
   return NEAP_OK;
 }
 
@@ -111,17 +114,22 @@ neap_status json_read_as_reals(const char *path, json_t **out) {
   return load(path, JSON_DECODE_INT_AS_REAL, out);
 }
 
-neap_status json_read(const char *path, const char *format, json_t **out) {
+neap_status json_read_version(const char *path, const char *format, int newest, int *version, json_t **out) {
   json_t *root;
   TRY(load(path, JSON_REJECT_DUPLICATES, &root));
   const struct json_place place = {.file = path};
-  const neap_status status = check_header(root, format, &place);
+  const neap_status status = check_header(root, format, newest, version, &place);
   if (status != NEAP_OK) {
     json_decref(root);
     return status;
   }
   *out = root;
   return NEAP_OK;
+}
+
+neap_status json_read(const char *path, const char *format, json_t **out) {
+  int version;
+  return json_read_version(path, format, 1, &version, out);
 }
 
 static bool dump(FILE *file, const void *context) {

@@ -16,6 +16,9 @@ struct json_place {
  * refused). The caller frees it with json_decref. */
 neap_status json_read(const char *path, const char *format, json_t **out);
 
+/* The same of a file whose version may be 1 to `newest`; `*version` is its own. */
+neap_status json_read_version(const char *path, const char *format, int newest, int *version, json_t **out);
+
 /* Reads a file of any JSON, of which an object is what others write: of a name that it has twice the last
  * counts.
  */

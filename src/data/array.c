@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/half.h"
+#include "data/scale.h"
 
 enum { BUFFER_BYTES = 8192 };
 enum type { BOOL, U8, I8, U16, I16, U32, I32, U64, I64, F16, F32, F64, TYPES };
@@ -111,8 +112,39 @@ static double element(enum type type, const uint8_t *bytes, int64_t i) {
 }
 #undef ELEMENT
 
+/* Where the numbers of a record go: one of them is not NULL. */
+struct numbers {
+  const struct scale *scale; /* of f32 */
+  float *f32;
+  double *f64;
+  int32_t *i32;
+};
+
+static neap_status put_number(const struct array *array, int64_t record, int64_t i, double value,
+                              const struct numbers *to) {
+  const bool real = to->i32 == NULL;
+  RETURN_IF(
+      !isfinite(value) || (real && !isfinite((float)value)), NEAP_BAD_FORMAT,
+      "%s: record %lld, element %lld is %g; numbers must be finite in f32: fill it in or remove the record",
+      array->name, (long long)record, (long long)i, value);
+  RETURN_IF(!real && (value != floor(value) || fabs(value) > INT32_MAX), NEAP_BAD_FORMAT,
+            "%s: record %lld is %g, which is not a class", array->name, (long long)record, value);
+  const int64_t place = place_of(array, i);
+  if (array->rounded && real) value = (double)(float)value;
+  if (to->i32 != NULL) to->i32[i] = (int32_t)value;
+  if (to->f64 != NULL) to->f64[place] = value;
+  if (to->f32 == NULL) return NEAP_OK;
+  to->f32[place] = scale_apply(to->scale, place, value);
+  RETURN_IF(
+      !isfinite(to->f32[place]), NEAP_BAD_FORMAT,
+      "%s: record %lld, element %lld is %g, too far from the training mean to be standardised; fix it or "
+      "remove the record",
+      array->name, (long long)record, (long long)i, value);
+  return NEAP_OK;
+}
+
 /* Reads the numbers of a record in several pieces. */
-static neap_status read_numbers(const struct array *array, int64_t record, float *reals, int32_t *integers) {
+static neap_status read_numbers(const struct array *array, int64_t record, const struct numbers *to) {
   uint8_t buffer[BUFFER_BYTES];
   const size_t size = types[array->type].bytes;
   const int64_t room = (int64_t)(BUFFER_BYTES / size);
@@ -121,25 +153,21 @@ static neap_status read_numbers(const struct array *array, int64_t record, float
     TRY(file_need_at(array->name, array->descriptor,
                      array->offset + (uint64_t)(record * array->each + done) * size, buffer,
                      (size_t)some * size));
-    for (int64_t i = 0; i < some; i++) {
-      const double value = element((enum type)array->type, buffer, i);
-      RETURN_IF(
-          !isfinite(value) || (reals != NULL && !isfinite((float)value)), NEAP_BAD_FORMAT,
-          "%s: record %lld, element %lld is %g; numbers must be finite: fill it in or remove the record",
-          array->name, (long long)record, (long long)(done + i), value);
-      RETURN_IF(integers != NULL && (value != floor(value) || fabs(value) > INT32_MAX), NEAP_BAD_FORMAT,
-                "%s: record %lld is %g, which is not a class", array->name, (long long)record, value);
-      if (reals != NULL) reals[place_of(array, done + i)] = (float)value;
-      if (integers != NULL) integers[done + i] = (int32_t)value;
-    }
+    for (int64_t i = 0; i < some; i++)
+      TRY(put_number(array, record, done + i, element((enum type)array->type, buffer, i), to));
   }
   return NEAP_OK;
 }
 
-neap_status array_read_f32(const struct array *array, int64_t record, float *values) {
-  return read_numbers(array, record, values, NULL);
+neap_status array_read_f32(const struct array *array, int64_t record, const struct scale *scale,
+                           float *values) {
+  return read_numbers(array, record, &(struct numbers){.scale = scale, .f32 = values});
+}
+
+neap_status array_read_f64(const struct array *array, int64_t record, double *values) {
+  return read_numbers(array, record, &(struct numbers){.f64 = values});
 }
 
 neap_status array_read_i32(const struct array *array, int64_t record, int32_t *values) {
-  return read_numbers(array, record, NULL, values);
+  return read_numbers(array, record, &(struct numbers){.i32 = values});
 }

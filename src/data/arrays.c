@@ -39,9 +39,20 @@ static neap_status read_record(const struct source *source, enum split split, in
   const struct array *x = &a->x[held ? SPLIT_TRAIN : split], *y = &a->y[held ? SPLIT_TRAIN : split];
   if (held) record = a->places[split][record];
   if (fields[0] != NULL && source->fields[0].dtype == NEAP_U8) TRY(array_read_bytes(x, record, fields[0]));
-  if (fields[0] != NULL && source->fields[0].dtype == NEAP_F32) TRY(array_read_f32(x, record, fields[0]));
+  if (fields[0] != NULL && source->fields[0].dtype == NEAP_F32)
+    TRY(array_read_f32(x, record, &source->scales[0], fields[0]));
   if (fields[1] == NULL) return NEAP_OK;
-  return a->regression ? array_read_f32(y, record, fields[1]) : array_read_i32(y, record, fields[1]);
+  return a->regression ? array_read_f32(y, record, &source->scales[1], fields[1])
+                       : array_read_i32(y, record, fields[1]);
+}
+
+static neap_status read_numbers(const struct source *source, enum split split, int64_t record, int field,
+                                double *numbers) {
+  const struct arrays *a = source->context;
+  const struct array *arrays = field == 0 ? a->x : a->y;
+  const bool held = a->places[split] != NULL;
+  return array_read_f64(&arrays[held ? SPLIT_TRAIN : split], held ? a->places[split][record] : record,
+                        numbers);
 }
 
 /* ---- Shapes ---- */
@@ -159,6 +170,8 @@ static neap_status open_parts(struct source *source, const struct words *words) 
   TRY(settle_parts(source, words));
   source->kind = field.rank == 3 ? TASK_IMAGES : TASK_FEATURES;
   source->read = read_record;
+  source->read_numbers = read_numbers;
+  for (int s = 0; s < SPLITS; s++) a->x[s].rounded = a->y[s].rounded = source->reading == READING_FIRST;
   TRY(source_add_field(source, field));
   if (a->regression) {
     source->classes = a->y[SPLIT_TRAIN].each;
@@ -236,22 +249,45 @@ static neap_status fail_names(const struct zip *zip) {
       zip->path, list);
 }
 
+/* Tells of each array what it is: `used` are the names of records and labels to train and to test with. */
+static neap_status tell_arrays(struct source *source, const struct zip *zip, const char *const used[4]) {
+  const struct arrays *a = source->context;
+  const char *const labels = a->regression ? "values" : "classes";
+  const char *const fates[] = {"records", labels, "records of the test part", labels};
+  const int64_t counts[] = {a->x[SPLIT_TRAIN].dims[0], source->classes, a->x[SPLIT_TEST].dims[0],
+                            source->classes};
+  for (size_t i = 0; i < zip->entries.count; i++) {
+    const char *entry = zip->entries.data[i].name;
+    const char *name = region_format(&source->region, "%.*s", (int)strcspn(entry, "."), entry);
+    RETURN_IF_NULL(name);
+    int k = 0;
+    while (k < 4 && (used[k] == NULL || strcmp(used[k], name) != 0)) k++;
+    TRY(understood_add(&source->understood, &source->region,
+                       (neap_understood){name, k < 4 ? fates[k] : "left out", k < 4 ? counts[k] : -1, NULL}));
+  }
+  return NEAP_OK;
+}
+
 static neap_status open_npz(struct source *source, const struct words *words, const struct zip *zip) {
   struct arrays *a = source->context;
+  const char *used[4] = {NULL};
   const struct name_row *row = names, *end = names + sizeof names / sizeof *names;
   while (row < end && (!has_entry(zip, row->x) || !has_entry(zip, row->y))) row++;
   if (row == end) return fail_names(zip);
   TRY(open_entry(source, zip, row->x, &a->x[SPLIT_TRAIN]));
   TRY(open_entry(source, zip, row->y, &a->y[SPLIT_TRAIN]));
+  used[0] = row->x, used[1] = row->y;
   for (int i = 0; i < 2 && a->x[SPLIT_TEST].name == NULL; i++) {
     const bool asked = words->test != NULL && strcmp(words->test, row->tests[i].part) == 0;
     if (asked ? false : words->test != NULL || !has_entry(zip, row->tests[i].x)) continue;
     TRY(open_entry(source, zip, row->tests[i].x, &a->x[SPLIT_TEST]));
     TRY(open_entry(source, zip, row->tests[i].y, &a->y[SPLIT_TEST]));
+    used[2] = row->tests[i].x, used[3] = row->tests[i].y;
   }
   RETURN_IF(words->test != NULL && a->x[SPLIT_TEST].name == NULL, NEAP_INVALID_ARGUMENT,
             "data 'npz': test must be val or test (got %s), and the file must have that part", words->test);
-  return open_parts(source, words);
+  TRY(open_parts(source, words));
+  return tell_arrays(source, zip, used);
 }
 
 neap_status npz_open(const char *argument, struct source *source) {
@@ -288,6 +324,7 @@ static neap_status open_alone(struct source *source, const char *path) {
   struct arrays *a = source->context;
   struct field field;
   TRY(open_file(source, path, &a->x[SPLIT_TEST]));
+  a->x[SPLIT_TEST].rounded = source->reading == READING_FIRST;
   TRY(describe_records(&a->x[SPLIT_TEST], &field));
   source->kind = field.rank == 3 ? TASK_IMAGES : TASK_FEATURES;
   source->read = read_alone;

@@ -41,6 +41,28 @@ neap_status csv_open(const char *path, struct csv *csv) {
   return find_separator(csv);
 }
 
+/* Returns the bytes of the blank with which a text begins. */
+static size_t blank_at(const char *text) {
+  if (*text == ' ' || *text == '\t') return 1;
+  return strncmp(text, "\xC2\xA0", 2) == 0 ? 2 : 0; /* a no-break space */
+}
+
+char *csv_cut_blanks(char *text) {
+  for (size_t blank; (blank = blank_at(text)) > 0;) text += blank;
+  size_t length = strlen(text);
+  for (size_t blank = 1; blank > 0; length -= blank) {
+    blank = length > 0 ? blank_at(text + length - 1) : 0;
+    if (blank == 0 && length > 1 && blank_at(text + length - 2) == 2) blank = 2;
+  }
+  text[length] = '\0';
+  return text;
+}
+
+const char *csv_cell(const struct csv *csv, size_t i) {
+  char *text = csv->text.data + csv->fields.data[i];
+  return csv->exact ? text : csv_cut_blanks(text);
+}
+
 void csv_close(struct csv *csv) {
   if (csv->file != NULL) fclose(csv->file);
   vector_free(&csv->text);
@@ -73,16 +95,24 @@ static neap_status read_quoted(struct csv *csv) {
   }
 }
 
+static bool is_blank(const struct csv *csv, int c) {
+  return !csv->exact && (c == ' ' || c == '\t') && c != csv->separator;
+}
+
 /* Reads a field and the character that ends it: the separator, '\n' or EOF. */
 static neap_status read_field(struct csv *csv, int *end) {
+  const size_t first = csv->text.count;
   int c = getc(csv->file);
-  TRY(vector_push(&csv->fields, csv->text.count));
+  TRY(vector_push(&csv->fields, first));
+  for (; is_blank(csv, c); c = getc(csv->file)) TRY(put(csv, (char)c));
   const bool quoted = c == '"';
   if (quoted) {
+    csv->text.count = first;
     TRY(read_quoted(csv));
     c = getc(csv->file);
   }
   for (; c != csv->separator && c != '\n' && c != EOF; c = getc(csv->file)) {
+    if (quoted && is_blank(csv, c)) continue;
     if (c == '\r') { /* of an end of line */
       const int after = getc(csv->file);
       if (after != EOF) ungetc(after, csv->file);

@@ -1,8 +1,9 @@
 /* Reads tables of text: records of fields separated by commas, semicolons or tabs, some in quotes (RFC
- * 4180). */
+ * 4180). Blanks around quotes are no part of a field. */
 #ifndef NEAP_DATA_CSV_H
 #define NEAP_DATA_CSV_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -11,10 +12,11 @@
 struct csv {
   const char *path; /* borrowed */
   FILE *file;
-  char separator;        /* found in the first line */
-  int64_t line;          /* line on which the record begins, from 1 */
-  int64_t next_line;     /* line on which the next one begins */
-  VECTOR(char) text;     /* of the fields, each ended by a 0 */
+  char separator;    /* found in the first line */
+  bool exact;        /* blanks around fields are part of them, as runs from before they were cut have them */
+  int64_t line;      /* line on which the record begins, from 1 */
+  int64_t next_line; /* line on which the next one begins */
+  VECTOR(char) text; /* of the fields, each ended by a 0 */
   VECTOR(size_t) fields; /* their offsets in `text` */
 };
 
@@ -30,6 +32,12 @@ neap_status csv_next(struct csv *csv, bool *any);
 static inline const char *csv_field(const struct csv *csv, size_t i) {
   return csv->text.data + csv->fields.data[i];
 }
+
+/* Returns a field without the blanks (spaces, tabs, no-break spaces) around it, unless fields are exact. */
+const char *csv_cell(const struct csv *csv, size_t i);
+
+/* Cuts the blanks at both ends of a text, in place; returns its beginning. */
+char *csv_cut_blanks(char *text);
 
 /* Goes back to the first record. */
 neap_status csv_rewind(struct csv *csv);

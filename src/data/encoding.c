@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-enum { VERSION = 1, ELEMENT_LIMIT = 1 << 24 };
+enum { ELEMENT_LIMIT = 1 << 24 };
 
 /* ---- Writing ---- */
 
@@ -56,6 +56,18 @@ static json_t *columns_json(const struct table *table) {
   return columns;
 }
 
+static bool put_table(json_t *object, const struct table *table) {
+  const struct table_form *form = &table->form;
+  if (json_object_set_new(object, "label", json_string(table->label.name)) != 0 ||
+      json_object_set_new(object, "columns", columns_json(table)) != 0)
+    return false;
+  if (form->gaps &&
+      json_object_set_new(object, "missing",
+                          words_json((const char *const *)form->missing, form->missing_count)) != 0)
+    return false;
+  return !form->comma || json_object_set_new(object, "decimal", json_string("comma")) == 0;
+}
+
 static bool put_all(json_t *object, const struct source *source, const struct field *input, int label) {
   const bool values = label >= 0 && source->fields[label].dtype == NEAP_F32;
   bool ok = true;
@@ -67,10 +79,7 @@ static bool put_all(json_t *object, const struct source *source, const struct fi
          json_object_set_new(object, "deviation", numbers_json(source->deviation, input->dims[0])) == 0;
   ok = ok && put_scale(object, "input_scale", &source->scales[input - source->fields]);
   if (label >= 0) ok = ok && put_scale(object, "label_scale", &source->scales[label]);
-  if (ok && source->table != NULL)
-    ok = json_object_set_new(object, "label", json_string(source->table->label.name)) == 0 &&
-         json_object_set_new(object, "columns", columns_json(source->table)) == 0;
-  return ok;
+  return ok && (source->table == NULL || put_table(object, source->table));
 }
 
 neap_status encoding_save(const struct source *source, const char *path) {
@@ -79,7 +88,7 @@ neap_status encoding_save(const struct source *source, const char *path) {
   json_t *shape = json_array();
   for (int i = 0; i < input->rank; i++) json_array_append_new(shape, json_integer(input->dims[i]));
   json_t *object =
-      json_pack("{s:s, s:i, s:s, s:s, s:o, s:I}", "format", "neap-data", "version", VERSION, "source",
+      json_pack("{s:s, s:i, s:s, s:s, s:o, s:I}", "format", "neap-data", "version", source->reading, "source",
                 source->name, "input", input->name, "shape", shape, "classes", (json_int_t)source->classes);
   const bool ok = object != NULL && put_all(object, source, input, label);
   const neap_status status =
@@ -120,7 +129,6 @@ static neap_status read_words(const struct reader *r, const json_t *object, cons
   size_t i;
   TRY(json_need_array(object, name, &r->place, &array));
   *count = (int64_t)json_array_size(array);
-  if (*count == 0) return json_bad_field(&r->place, name, "is empty");
   *words = region_alloc(r->region, (size_t)*count, sizeof **words);
   RETURN_IF_NULL(*words);
   json_array_foreach(array, i, value) {
@@ -129,6 +137,12 @@ static neap_status read_words(const struct reader *r, const json_t *object, cons
     RETURN_IF_NULL((*words)[i]);
   }
   return NEAP_OK;
+}
+
+static neap_status read_some_words(const struct reader *r, const json_t *object, const char *name,
+                                   int64_t *count, const char ***words) {
+  TRY(read_words(r, object, name, count, words));
+  return *count > 0 ? NEAP_OK : json_bad_field(&r->place, name, "is empty");
 }
 
 static neap_status read_scale(const struct reader *r, const json_t *object, const char *name, int64_t count,
@@ -142,6 +156,16 @@ static neap_status read_scale(const struct reader *r, const json_t *object, cons
       return json_bad_field(&r->place, name, "has a deviation that is not above 0");
   scale->count = count;
   return NEAP_OK;
+}
+
+static neap_status read_form(const struct reader *r, const json_t *object, struct table_form *form) {
+  const char *decimal;
+  form->gaps = json_object_get(object, "missing") != NULL;
+  if (form->gaps) TRY(read_words(r, object, "missing", &form->missing_count, &form->missing));
+  if (json_object_get(object, "decimal") == NULL) return NEAP_OK;
+  TRY(json_need_string(object, "decimal", &r->place, &decimal));
+  form->comma = strcmp(decimal, "comma") == 0;
+  return form->comma ? NEAP_OK : json_bad_field(&r->place, "decimal", "must be 'comma'");
 }
 
 static neap_status read_table(const struct reader *r, const json_t *object, struct encoding *e) {
@@ -160,13 +184,14 @@ static neap_status read_table(const struct reader *r, const json_t *object, stru
     c->name = region_string(r->region, name);
     RETURN_IF_NULL(c->name);
     if (json_object_get(column, "words") != NULL)
-      TRY(read_words(r, column, "words", &c->word_count, &c->words));
+      TRY(read_some_words(r, column, "words", &c->word_count, &c->words));
     c->text = json_is_true(json_object_get(column, "text"));
     c->first = table->width;
     table->width += c->text ? 0 : c->word_count > 0 ? c->word_count : 1;
     if (c->text && (json_array_size(columns) > 1 || c->word_count > 0))
       return json_bad_field(&r->place, "columns", "must have no other columns with a text");
   }
+  TRY(read_form(r, object, &table->form));
   TRY(json_need_string(object, "label", &r->place, &name));
   table->label.name = region_string(r->region, name);
   RETURN_IF_NULL(table->label.name);
@@ -209,7 +234,7 @@ static neap_status read_all(const struct reader *r, const json_t *object, struct
   e->classes = (int64_t)classes;
   e->values = json_is_true(json_object_get(object, "values"));
   if (json_object_get(object, "class_names") != NULL) {
-    TRY(read_words(r, object, "class_names", &count, &words));
+    TRY(read_some_words(r, object, "class_names", &count, &words));
     if (count != e->classes) return json_bad_field(&r->place, "class_names", "must be as many as 'classes'");
     e->class_names = words;
   }
@@ -231,8 +256,10 @@ static neap_status read_all(const struct reader *r, const json_t *object, struct
 neap_status encoding_read(const char *path, struct region *region, struct encoding *encoding) {
   const struct reader r = {.place = {.file = path}, .region = region};
   json_t *object = NULL;
+  int version = 0;
   *encoding = (struct encoding){0};
-  neap_status status = json_read(path, "neap-data", &object);
+  neap_status status = json_read_version(path, "neap-data", READING_NOW, &version, &object);
+  encoding->reading = (enum reading_rules)version;
   if (status == NEAP_OK) status = read_all(&r, object, encoding);
   json_decref(object);
   return status;

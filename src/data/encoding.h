@@ -1,15 +1,18 @@
 /* How records of a source were converted to numbers. A run keeps it with its weights: data.json.
  *
- *     {"format": "neap-data", "version": 1, "source": "images", "input": "image", "shape": [3, 64, 64],
+ *     {"format": "neap-data", "version": 2, "source": "images", "input": "image", "shape": [3, 64, 64],
  *      "classes": 2, "class_names": ["cat", "dog"], "mean": [...], "deviation": [...],
  *      "input_scale": {"mean": [...], "deviation": [...]}, "label_scale": {...},
- *      "label": "price", "columns": [{"name": "size"}, {"name": "town", "words": ["Rome", "Ulm"]}]}
+ *      "label": "price", "columns": [{"name": "size"}, {"name": "town", "words": ["Rome", "Ulm"]}],
+ *      "missing": ["NA"], "decimal": "comma"}
+ *
+ * version: the rules by which records are read (enum reading_rules).
  *
  * For texts "columns" is [{"name": "review", "text": true}], and "shape" is the tokens of the longest.
  *
  * classes: the number of classes of the label, or of its values if "values" is true. mean, deviation: of
- * bytes of images by channel. The scales are those of standardised numbers. label, columns: those of a table.
- * Fields that do not apply are missing. */
+ * bytes of images by channel. The scales are those of standardised numbers. label, columns, missing, decimal:
+ * those of a table. Fields that do not apply are missing. */
 #ifndef NEAP_DATA_ENCODING_H
 #define NEAP_DATA_ENCODING_H
 
@@ -17,6 +20,7 @@
 #include "data/table.h"
 
 struct encoding {
+  enum reading_rules reading;
   const char *source, *input; /* names of the source and of the input field */
   int rank;
   int64_t shape[3], classes;

@@ -1,5 +1,6 @@
 #include "data/image_folders.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -8,15 +9,16 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "data/picture.h"
 #include "text/utf8.h"
 
 enum { DEEPEST = 32 };
 
 /* The folders from the first one down to the current one, to find links that lead back. */
 struct walk {
-  struct region *region;
+  struct source *source;
   image_files *files;
-  struct problems *problems;
+  endings_left_out *left_out;
   int32_t label;
   struct {
     dev_t device;
@@ -51,12 +53,65 @@ static neap_status check_name(const char *folder, const char *name) {
                                    readable(name, text, sizeof text));
 }
 
-static bool is_picture(const char *name) {
-  static const char *const endings[] = {".png", ".jpg", ".jpeg"};
+/* ---- Endings ---- */
+
+/* Endings of pictures that some build reads, or none; of other files nobody expects that they are read. */
+static const char *const pictures[] = {".png", ".jpg", ".jpeg", ".jpe",  ".jfif", ".webp", ".tif", ".tiff",
+                                       ".gif", ".bmp", ".heic", ".heif", ".avif", ".jp2",  ".jxl", ".svg",
+                                       ".psd", ".ppm", ".pgm",  ".tga",  ".dng",  ".cr2",  ".nef", ".arw"};
+enum { PICTURES = sizeof pictures / sizeof *pictures, FIRST_READ = 3 }; /* by READING_FIRST */
+
+/* Returns the ending of a file's name with its point; "" if it has none. */
+static const char *ending_of(const char *name) {
   const char *point = strrchr(name, '.');
-  for (size_t i = 0; point != NULL && point != name && i < sizeof endings / sizeof *endings; i++)
-    if (strcasecmp(point, endings[i]) == 0) return true;
+  return point != NULL && point != name ? point : "";
+}
+
+/* Returns true if an ending is one of the first `count` in the list. */
+static bool is_listed(const char *ending, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strcasecmp(ending, pictures[i]) == 0) return true;
   return false;
+}
+
+static bool is_read(enum reading_rules reading, const char *name) {
+  const char *ending = ending_of(name);
+  return reading == READING_FIRST ? is_listed(ending, FIRST_READ) : picture_is_read(ending);
+}
+
+static neap_status count_left_out(struct region *region, const char *path, const char *name,
+                                  endings_left_out *left_out) {
+  char text[32];
+  const char *ending = readable(ending_of(name), text, sizeof text);
+  for (size_t i = 0; i < left_out->count; i++)
+    if (strcasecmp(left_out->data[i].ending, ending) == 0) {
+      left_out->data[i].count++;
+      return NEAP_OK;
+    }
+  for (char *c = text; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
+  const char *kept = region_string(region, text);
+  RETURN_IF_NULL(kept);
+  return vector_push(left_out, (struct left_out){kept, path, 1});
+}
+
+neap_status image_folders_tell(struct source *source, const endings_left_out *left_out) {
+  char text[256];
+  for (size_t i = 0; i < left_out->count; i++) {
+    const struct left_out *l = &left_out->data[i];
+    const char *object = *l->ending != '\0' ? l->ending : "no ending", *why;
+    if (!is_listed(l->ending, PICTURES)) {
+      TRY(understood_add(&source->understood, &source->region,
+                         (neap_understood){object, "other files, left out", l->count, NULL}));
+      continue;
+    }
+    why = region_format(&source->region, "such as %s; %s", readable(l->first, text, sizeof text),
+                        picture_is_read(l->ending) ? "this run began before they were read"
+                                                   : "convert them to PNG or JPEG");
+    RETURN_IF_NULL(why);
+    TRY(understood_add(&source->understood, &source->region,
+                       (neap_understood){object, "pictures that are not read, left out", l->count, why}));
+  }
+  return NEAP_OK;
 }
 
 /* Lists a folder in the order of names; names that begin with a point are left out. */
@@ -86,14 +141,13 @@ bool image_folders_exists(const char *folder) {
   return stat(folder, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-bool image_folders_has_pictures(const char *folder) {
-  bool any = false;
-  DIR *entries = opendir(folder);
-  if (entries == NULL) return false;
-  for (const struct dirent *entry; !any && (entry = readdir(entries)) != NULL;)
-    any = entry->d_name[0] != '.' && is_picture(entry->d_name);
-  closedir(entries);
-  return any;
+neap_status image_folders_count(struct source *source, const char *folder, int64_t *count) {
+  class_names names = {0};
+  const neap_status status = list(folder, &source->region, &names);
+  *count = 0;
+  for (size_t i = 0; i < names.count; i++) *count += is_listed(ending_of(names.data[i]), PICTURES);
+  vector_free(&names);
+  return status;
 }
 
 /* ---- Classes ---- */
@@ -138,11 +192,11 @@ static neap_status enter(struct walk *w, const char *folder, const struct stat *
 
 static neap_status take_file(struct walk *w, const char *folder, const char *name) {
   struct stat found;
-  const char *path = region_format(w->region, "%s/%s", folder, name);
+  const char *path = region_format(&w->source->region, "%s/%s", folder, name);
   RETURN_IF_NULL(path);
   const bool there = stat(path, &found) == 0;
   if (there && S_ISDIR(found.st_mode)) return enter(w, path, &found);
-  if (!is_picture(name)) return NEAP_OK;
+  if (!is_read(w->source->reading, name)) return count_left_out(&w->source->region, path, name, w->left_out);
   RETURN_IF(!there, NEAP_IO_FAILED, "%s: cannot be read: %s; remove or repair it", path, strerror(errno));
   RETURN_IF(!S_ISREG(found.st_mode), NEAP_BAD_FORMAT, "%s: is not a regular file; remove it", path);
   TRY(check_name(folder, name));
@@ -151,19 +205,19 @@ static neap_status take_file(struct walk *w, const char *folder, const char *nam
 
 static neap_status walk_folder(struct walk *w, const char *folder) {
   class_names names = {0};
-  neap_status status = list(folder, w->region, &names);
+  neap_status status = list(folder, &w->source->region, &names);
   if (names.count > 0) qsort(names.data, names.count, sizeof *names.data, by_text);
   for (size_t i = 0; i < names.count && status == NEAP_OK; i++) {
     status = take_file(w, folder, names.data[i]);
-    if (status != NEAP_OK) status = add_problem(w->problems, w->region, status);
+    if (status != NEAP_OK) status = add_problem(&w->source->problems, &w->source->region, status);
   }
   vector_free(&names);
   return status;
 }
 
-neap_status image_folders_files(const char *folder, int32_t label, struct region *region, image_files *files,
-                                struct problems *problems) {
-  struct walk w = {.region = region, .files = files, .problems = problems, .label = label};
+neap_status image_folders_files(struct source *source, const char *folder, int32_t label, image_files *files,
+                                endings_left_out *left_out) {
+  struct walk w = {.source = source, .files = files, .left_out = left_out, .label = label};
   struct stat found;
   RETURN_IF(stat(folder, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
   return enter(&w, folder, &found);

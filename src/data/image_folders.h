@@ -5,13 +5,21 @@
 #include "base/region.h"
 #include "base/vector.h"
 #include "data/problems.h"
+#include "data/source.h"
 
 struct image_file {
   const char *path, *name; /* name: the part of path after its last slash */
   int32_t label;           /* -1: no class */
 };
 
+/* Files of one ending that are not read. */
+struct left_out {
+  const char *ending, *first; /* in small letters, or "" ; the path of the first file */
+  int64_t count;
+};
+
 typedef VECTOR(struct image_file) image_files;
+typedef VECTOR(struct left_out) endings_left_out;
 typedef VECTOR(const char *) class_names;
 
 /* Lists the folders in a folder, in the order of their names: they are the classes. Names that begin with a
@@ -19,17 +27,22 @@ typedef VECTOR(const char *) class_names;
 neap_status image_folders_classes(const char *folder, struct region *region, class_names *classes,
                                   struct problems *problems);
 
-/* Adds the pictures of a folder and of all folders in it: files that end with .png, .jpg or .jpeg in any
- * case. Other files are ignored. Problems: a link that leads back to a folder above it, a name that is not
- * UTF-8, anything that cannot be read. */
-neap_status image_folders_files(const char *folder, int32_t label, struct region *region, image_files *files,
-                                struct problems *problems);
+/* Adds the pictures of a folder and of all folders in it: files of an ending that is read, in any case. Other
+ * files are counted by their ending. Problems, which the source gets: a link that leads back to a folder
+ * above it, a name that is not UTF-8, anything that cannot be read. */
+neap_status image_folders_files(struct source *source, const char *folder, int32_t label, image_files *files,
+                                endings_left_out *left_out);
+
+/* Counts the pictures that lie directly in a folder. */
+neap_status image_folders_count(struct source *source, const char *folder, int64_t *count);
+
+/* Adds to the source's report what was left out. */
+neap_status image_folders_tell(struct source *source, const endings_left_out *left_out);
 
 /* Sorts by file name, then by path. */
 void image_folders_sort(image_files *files);
 
-/* Returns true if the folder exists; image_folders_has_pictures, if it directly contains a picture. */
+/* Returns true if the folder exists. */
 bool image_folders_exists(const char *folder);
-bool image_folders_has_pictures(const char *folder);
 
 #endif

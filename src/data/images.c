@@ -1,7 +1,8 @@
 /* Reads folders of pictures as data: "images:DIR[,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]". DIR
- * contains a folder train, in which each class has a folder of PNG and JPEG files, and a folder val or test;
- * or DIR contains the folders of classes itself, and a part is held out. Pictures may have any size; records
- * are in the order of file names, across classes. */
+ * contains a folder train, in which each class has a folder of PNG and JPEG files, and a folder val,
+ * validation, valid or test; or DIR contains the folders of classes itself, and a part is held out. Pictures
+ * may have any size; records are in the order of file names, across classes. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "data/encoding.h"
 #include "data/holdout.h"
 #include "data/image_folders.h"
+#include "data/image_parts.h"
 #include "data/picture.h"
 #include "data/picture_crop.h"
 #include "data/readers.h"
@@ -23,6 +25,7 @@ struct words {
 
 struct images {
   image_files files[SPLITS];
+  endings_left_out left_out;
   class_names classes;
   const char *folder;
   struct workspaces *workspaces;
@@ -84,6 +87,7 @@ static void close_images(struct source *source) {
   struct images *images = source->context;
   for (int i = 0; i < SPLITS; i++) vector_free(&images->files[i]);
   vector_free(&images->classes);
+  vector_free(&images->left_out);
   workspaces_free(images->workspaces);
 }
 
@@ -94,6 +98,7 @@ struct sizes {
   int64_t height, width; /* of all; 0: they differ; -1: none was seen */
   int64_t least[2];      /* height and width */
   bool coloured;
+  int64_t turned; /* pictures that are not stored upright */
   struct workspace_size most;
 };
 
@@ -106,6 +111,8 @@ static void add_size(struct sizes *all, const struct picture *p, size_t file_byt
   all->coloured = all->coloured || p->channels > 1;
   if (all->most.file < file_bytes) all->most.file = file_bytes;
   if (all->most.pixels < pixels) all->most.pixels = pixels;
+  all->turned += p->orientation != 1;
+  if (all->most.spare < p->spare_bytes) all->most.spare = p->spare_bytes;
   if (all->most.height < p->height) all->most.height = p->height;
   if (all->most.width < p->width) all->most.width = p->width;
 }
@@ -199,6 +206,21 @@ static neap_status choose_image(const struct source *source, const struct words 
 
 /* ---- Folders ---- */
 
+struct others {
+  char text[160];
+};
+
+/* ", but 12 .webp, 3 .heic": what was left out so far. */
+static struct others others_text(const struct images *images) {
+  struct others others = {""};
+  size_t length = 0;
+  for (size_t i = 0; i < images->left_out.count && length < sizeof others.text; i++)
+    length += (size_t)snprintf(others.text + length, sizeof others.text - length, "%s %lld %s",
+                               i == 0 ? ", but" : ",", (long long)images->left_out.data[i].count,
+                               images->left_out.data[i].ending);
+  return others;
+}
+
 /* Lists the pictures of a part. Pictures of the test part must be of the training classes. */
 static neap_status list_part(struct source *source, const char *folder, image_files *files) {
   struct images *images = source->context;
@@ -208,10 +230,10 @@ static neap_status list_part(struct source *source, const char *folder, image_fi
     RETURN_IF_NULL(path);
     const bool training = files == &images->files[SPLIT_TRAIN];
     if (!training && !image_folders_exists(path)) continue;
-    TRY(image_folders_files(path, (int32_t)c, &source->region, files, &source->problems));
+    TRY(image_folders_files(source, path, (int32_t)c, files, &images->left_out));
     if (files->count > before || !training) continue;
-    const neap_status empty =
-        neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (.png, .jpg, .jpeg); add some or remove it", path);
+    const neap_status empty = neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it",
+                                        path, picture_endings().text, others_text(images).text);
     TRY(problems_add(&source->problems, &source->region, (int64_t)c, empty));
   }
   image_folders_sort(files);
@@ -236,40 +258,37 @@ static neap_status check_test_classes(struct source *source, const char *folder)
   return status;
 }
 
-/* Finds the folder to test with: that of the name, else val, else test. NULL: no such folder. */
-static neap_status find_test(struct source *source, const struct words *words, const char **folder) {
-  const char *const names[] = {words->test != NULL ? words->test : "val", "test"};
-  *folder = NULL;
-  for (int i = 0; i < (words->test != NULL ? 1 : 2) && *folder == NULL; i++) {
-    const char *path = region_format(&source->region, "%s/%s", words->folder, names[i]);
-    RETURN_IF_NULL(path);
-    if (image_folders_exists(path)) *folder = path;
-  }
-  RETURN_IF(*folder == NULL && words->test != NULL, NEAP_IO_FAILED, "%s/%s: is not a folder", words->folder,
-            words->test);
-  return NEAP_OK;
+/* Tells how many pictures a part has, and how many are in no folder of a class. */
+static neap_status tell_part(struct source *source, const char *path, const char *became,
+                             const image_files *files) {
+  const struct images *images = source->context;
+  const char *name = path + strlen(images->folder);
+  int64_t beside;
+  TRY(understood_add(&source->understood, &source->region,
+                     (neap_understood){*name == '/' ? name + 1 : path, became, (int64_t)files->count, NULL}));
+  TRY(image_folders_count(source, path, &beside));
+  return beside == 0
+             ? NEAP_OK
+             : understood_add(&source->understood, &source->region,
+                              (neap_understood){path, "pictures beside the folders of classes, left out",
+                                                beside, "put each into the folder of its class"});
 }
 
-static neap_status list_folders(struct source *source, const struct words *words) {
+static neap_status list_folders(struct source *source, const struct image_parts *parts) {
   struct images *images = source->context;
-  const char *train = region_format(&source->region, "%s/train", words->folder), *test = NULL;
-  RETURN_IF_NULL(train);
-  if (image_folders_exists(train))
-    TRY(find_test(source, words, &test));
-  else
-    train = words->folder;
-  TRY(image_folders_classes(train, &source->region, &images->classes, &source->problems));
   RETURN_IF(images->classes.count < 2, NEAP_BAD_FORMAT,
-            "%s: has %s; it must have a folder of pictures for each class, two or more", train,
+            "%s: has %s; it must have a folder of pictures for each class, two or more", parts->train,
             images->classes.count == 0 ? "no folders" : "one folder");
   source->classes = (int64_t)images->classes.count;
   source->class_names = images->classes.data;
-  TRY(list_part(source, train, &images->files[SPLIT_TRAIN]));
-  if (test != NULL) {
-    TRY(check_test_classes(source, test));
-    TRY(list_part(source, test, &images->files[SPLIT_TEST]));
-  }
-  return NEAP_OK;
+  TRY(list_part(source, parts->train, &images->files[SPLIT_TRAIN]));
+  TRY(tell_part(source, parts->train,
+                parts->test != NULL ? "the training part" : "pictures, of which some are held out",
+                &images->files[SPLIT_TRAIN]));
+  if (parts->test == NULL) return NEAP_OK;
+  TRY(check_test_classes(source, parts->test));
+  TRY(list_part(source, parts->test, &images->files[SPLIT_TEST]));
+  return tell_part(source, parts->test, "the test part", &images->files[SPLIT_TEST]);
 }
 
 /* Moves the held-out records to the test part. */
@@ -300,11 +319,12 @@ static neap_status list_known(struct source *source, const struct words *words, 
     folders = image_folders_exists(path);
   }
   source->unlabelled = !folders;
-  if (!folders) TRY(image_folders_files(words->folder, -1, &source->region, files, &source->problems));
+  if (!folders) TRY(image_folders_files(source, words->folder, -1, files, &images->left_out));
   for (int64_t c = 0; c < e->classes && folders; c++) TRY(vector_push(&images->classes, e->class_names[c]));
   if (folders) TRY(list_part(source, words->folder, files));
   image_folders_sort(files);
-  RETURN_IF(files->count == 0, NEAP_BAD_FORMAT, "%s: has no pictures (.png, .jpg, .jpeg)", words->folder);
+  RETURN_IF(files->count == 0, NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s", words->folder,
+            picture_endings().text, others_text(images).text);
   RETURN_IF(files->count > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d pictures", words->folder,
             INT32_MAX);
   source->records[SPLIT_TEST] = (int64_t)files->count;
@@ -338,7 +358,8 @@ static neap_status settle_parts(struct source *source, const struct words *words
   struct images *images = source->context;
   bool *held;
   RETURN_IF(images->files[SPLIT_TRAIN].count == 0, NEAP_BAD_FORMAT,
-            "%s: has no pictures (.png, .jpg, .jpeg) in its folders", words->folder);
+            "%s: has no pictures (%s) in its folders%s", words->folder, picture_endings().text,
+            others_text(images).text);
   if (images->files[SPLIT_TEST].count == 0) {
     TRY(holdout_draw(source, words->holdout, words->seed, (int64_t)images->files[SPLIT_TRAIN].count, &held));
     TRY(hold_out(images, held));
@@ -361,16 +382,27 @@ static neap_status open_images(struct source *source, const struct words *words)
   struct images *images = source->context;
   struct sizes sizes = {.height = -1, .width = -1};
   int64_t image[3];
-  const char *train = region_format(&source->region, "%s/train", words->folder);
-  RETURN_IF_NULL(train);
-  const bool known = source->task.encoding != NULL && !image_folders_exists(train);
-  TRY(known ? list_known(source, words, source->task.encoding) : list_folders(source, words));
+  struct image_parts parts;
+  TRY(image_parts_find(source, words->folder, words->test, &parts));
+  const bool known = source->task.encoding != NULL && !parts.divided;
+  if (!known) TRY(image_parts_take_classes(source, words->folder, words->test, &parts, &images->classes));
+  TRY(known ? list_known(source, words, source->task.encoding) : list_folders(source, &parts));
+  TRY(image_folders_tell(source, &images->left_out));
   TRY(problems_tell(&source->problems, words->folder));
   if (!known) TRY(settle_parts(source, words));
   if (!known) TRY(take_labels(source));
-  TRY(workspaces_create(source_threads(source), &images->workspaces));
+  TRY(workspaces_create(source_threads(source), source->reading == READING_FIRST, &images->workspaces));
   TRY(measure_all(source, &sizes));
+  if (sizes.turned > 0) { /* turning exchanges the two */
+    if (sizes.most.spare < sizes.most.pixels) sizes.most.spare = sizes.most.pixels;
+    sizes.most.pixels = sizes.most.spare;
+  }
   TRY(problems_tell(&source->problems, words->folder));
+  if (sizes.turned > 0)
+    TRY(understood_add(&source->understood, &source->region,
+                       (neap_understood){"orientation (EXIF)",
+                                         "applied: pictures that are not stored upright", sizes.turned,
+                                         NULL}));
   memcpy(source->least_size, sizes.least, sizeof source->least_size);
   source->most_size[0] = sizes.most.height;
   source->most_size[1] = sizes.most.width;

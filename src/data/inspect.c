@@ -60,6 +60,7 @@ static neap_status add_problems(const struct source *source, struct inspection *
 static neap_status describe(const struct source *source, bool whole, struct inspection *made) {
   neap_data_report *r = &made->report;
   TRY(add_problems(source, made));
+  TRY(understood_copy(&source->understood, &made->region, &r->understood, &r->understood_count));
   r->source = region_string(&made->region, source->name != NULL ? source->name : "");
   RETURN_IF_NULL(r->source);
   r->training_records = source->records[SPLIT_TRAIN];

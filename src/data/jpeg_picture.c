@@ -7,6 +7,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "data/orientation.h"
+
 struct reader {
   struct jpeg_decompress_struct jpeg;
   struct jpeg_error_mgr errors;
@@ -61,13 +63,24 @@ static neap_status choose_form(const char *path, struct reader *r, struct pictur
   return NEAP_OK;
 }
 
+/* Returns the orientation of the first block of EXIF. */
+static int find_orientation(const struct jpeg_decompress_struct *jpeg) {
+  static const char mark[] = "Exif\0"; /* with two zeros */
+  for (const struct jpeg_marker_struct *m = jpeg->marker_list; m != NULL; m = m->next)
+    if (m->data_length >= sizeof mark && memcmp(m->data, mark, sizeof mark) == 0)
+      return orientation_of_exif(m->data + sizeof mark, m->data_length - sizeof mark);
+  return 1;
+}
+
 /* Reads the file; returns through the jump buffer if libjpeg fails. */
 static neap_status read_all(const char *path, struct reader *r, bool whole, struct picture *picture) {
   struct jpeg_decompress_struct *jpeg = &r->jpeg;
   jpeg_create_decompress(jpeg);
   jpeg->src = &r->from;
+  jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xFFFF);
   jpeg_read_header(jpeg, TRUE);
   TRY(choose_form(path, r, picture));
+  picture->orientation = find_orientation(jpeg);
   if (!whole) return NEAP_OK;
   TRY(picture_reserve(path, picture));
   const size_t row = (size_t)(picture->width * picture->channels);

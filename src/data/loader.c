@@ -7,7 +7,6 @@
 
 #include "data/ahead.h"
 #include "data/mixup.h"
-#include "data/scale.h"
 #include "data/sources.h"
 #include "data/statistics.h"
 #include "data/stream.h"
@@ -16,9 +15,8 @@
 
 /* All transforms, in the order in which records go through them. */
 static const struct transform *const transforms[] = {
-    &transform_standardise, &transform_frame,   &transform_crop,       &transform_flip,
-    &transform_numbers,     &transform_centre,  &transform_next_token, &transform_masked_token,
-    &transform_pad,         &transform_answers, &transform_text};
+    &transform_frame,      &transform_crop,         &transform_flip, &transform_numbers, &transform_centre,
+    &transform_next_token, &transform_masked_token, &transform_pad,  &transform_answers, &transform_text};
 
 /* Sets up a loader whose source is open. */
 static neap_status begin(struct loader *l) {

@@ -12,13 +12,21 @@ neap_status picture_check_size(const char *path, int64_t width, int64_t height) 
   return NEAP_OK;
 }
 
+/* Makes a block of memory at least as large. */
+static neap_status grow(const char *path, size_t bytes, uint8_t **block, size_t *capacity) {
+  if (bytes <= *capacity) return NEAP_OK;
+  uint8_t *grown = realloc(*block, bytes);
+  RETURN_IF(grown == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %zu bytes of pixels", path, bytes);
+  *block = grown;
+  *capacity = bytes;
+  return NEAP_OK;
+}
+
 neap_status picture_reserve(const char *path, struct picture *picture) {
   const size_t bytes = (size_t)(picture->width * picture->height * picture->channels);
-  if (bytes <= picture->capacity) return NEAP_OK;
-  uint8_t *pixels = realloc(picture->pixels, bytes);
-  RETURN_IF(pixels == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %lldx%lld pixels", path,
-            (long long)picture->width, (long long)picture->height);
-  picture->pixels = pixels;
-  picture->capacity = bytes;
-  return NEAP_OK;
+  return grow(path, bytes, &picture->pixels, &picture->capacity);
+}
+
+neap_status picture_reserve_spare(const char *path, size_t bytes, struct picture *picture) {
+  return grow(path, bytes, &picture->spare, &picture->spare_capacity);
 }

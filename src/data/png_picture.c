@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/orientation.h"
+
 struct reader {
   png_structp png;
   png_infop info;
@@ -33,8 +35,6 @@ static void ignore_warning(png_structp png, png_const_charp message) { (void)png
 static neap_status choose_form(const char *path, struct reader *r, struct picture *picture) {
   const int type = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
   TRY(picture_check_size(path, png_get_image_width(r->png, r->info), png_get_image_height(r->png, r->info)));
-  RETURN_IF(type == PNG_COLOR_TYPE_GRAY && depth == 16, NEAP_UNSUPPORTED,
-            "%s: has grey values of 16 bits; convert it to 8 bits", path);
   picture->width = png_get_image_width(r->png, r->info);
   picture->height = png_get_image_height(r->png, r->info);
   picture->channels = type & PNG_COLOR_MASK_COLOR ? 3 : 1;
@@ -42,6 +42,10 @@ static neap_status choose_form(const char *path, struct reader *r, struct pictur
   if (type == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(r->png);
   png_set_strip_16(r->png);
   png_set_strip_alpha(r->png);
+  png_bytep exif;
+  png_uint_32 exif_bytes;
+  if (png_get_eXIf_1(r->png, r->info, &exif_bytes, &exif) != 0)
+    picture->orientation = orientation_of_exif(exif, exif_bytes);
   return NEAP_OK;
 }
 

@@ -15,6 +15,7 @@ void source_close(struct source *source) {
   for (size_t i = 0; i < source->files.count; i++) close(source->files.data[i]);
   vector_free(&source->files);
   vector_free(&source->problems.list);
+  understood_free(&source->understood);
   tokenizer_free(source->tokenizer);
   region_free(&source->region);
   *source = (struct source){0};

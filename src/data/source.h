@@ -8,6 +8,7 @@
 #define NEAP_DATA_SOURCE_H
 
 #include "base/region.h"
+#include "base/understood.h"
 #include "base/vector.h"
 #include "data/problems.h"
 #include "graph/task.h"
@@ -32,6 +33,11 @@ struct draw {
 
 struct table;
 
+/* The rules by which records are read. A run keeps those that it began with (data/encoding.h): by the first,
+ * numbers are rounded to f32 before they are standardised, blanks around a table's cells are part of them,
+ * pictures lie as they are stored, and only PNG and JPEG files below train, val and test are read. */
+enum reading_rules { READING_FIRST = 1, READING_NOW = 2 };
+
 /* How numbers of a field are standardised, element by element: (x - mean) / deviation. */
 struct scale {
   int64_t count; /* elements of a record; 0: not standardised */
@@ -42,9 +48,11 @@ struct source {
   const char *name;    /* name of its row; a constant */
   struct task task;    /* the task it was opened for */
   enum task_kind kind; /* the kind of task that its records suit */
+  enum reading_rules reading;
   struct field fields[FIELD_LIMIT];
   int field_count;
-  struct scale scales[FIELD_LIMIT]; /* of fields of f32, from the training records */
+  struct scale
+      scales[FIELD_LIMIT]; /* of fields of f32, from the training records; `read` standardises by them */
   int64_t records[SPLITS];
   int64_t classes;                     /* of the label field; for tokens, the vocabulary */
   const char *const *class_names;      /* [classes]; NULL: classes have no names */
@@ -71,6 +79,10 @@ struct source {
    * file and place. Any number of threads may call it; `thread` numbers them from 0. */
   neap_status (*read)(const struct source *source, enum split split, int64_t record, const struct draw *draw,
                       void *const *fields, int64_t *lengths);
+  /* Reads the numbers of a field of f32 as they are in the file, not standardised; NaN: a gap, which is read
+   * as the mean. NULL: nothing is standardised. */
+  neap_status (*read_numbers)(const struct source *source, enum split split, int64_t record, int field,
+                              double *numbers);
   /* Returns the length that a record needs, for buckets. NULL: all are alike. */
   int64_t (*length)(const struct source *source, enum split split, int64_t record);
   /* Returns a record's name for people; NULL: records have only numbers. The text belongs to the source. */
@@ -79,6 +91,7 @@ struct source {
 
   struct table *table;      /* of a table: its columns; NULL: not a table */
   struct problems problems; /* problems of records, if they are told one by one */
+  struct understood understood;
 
   /* Private. */
   void *context;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "data/encoding.h"
 #include "data/own.h"
 #include "data/readers.h"
 #include "data/statistics.h"
@@ -18,7 +19,8 @@ static const struct source_row {
     {"cifar10:DIR", "CIFAR-10, binary version: data_batch_*.bin and test_batch.bin", cifar10_open, NULL},
     {"mnist:DIR", "MNIST and data sets in its format: idx files, compressed or not", mnist_open, NULL},
     {"images:DIR",
-     "train/CLASS/*.png|jpg and val or test, or CLASS/*; [,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
+     "train/CLASS/* and val, validation, valid or test, or CLASS/*; "
+     "[,size=N|HxW][,test=FOLDER][,holdout=0.1][,seed=0]",
      images_open, "/"},
     {"npz:FILE",
      "x_train, y_train, x_test, y_test, or train_images, train_labels, val_*, test_*; "
@@ -26,8 +28,8 @@ static const struct source_row {
      npz_open, ".npz"},
     {"npy:X,Y", "records and labels; [,task=regression][,holdout=0.1][,seed=0]", npy_open, NULL},
     {"csv:FILE",
-     "a table with a header; [,label=COLUMN][,ignore=A;B][,task=regression][,text=COLUMN][,test=FILE]"
-     "[,holdout=0.1][,seed=0]",
+     "a table with a header; [,label=COLUMN][,ignore=A;B][,words=A;B][,missing=NA;None][,decimal=comma]"
+     "[,task=regression][,text=COLUMN][,test=FILE][,holdout=0.1][,seed=0]",
      table_open, ".csv"},
     {"text:FILE", "a text file; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open, ".txt"},
     {"tokens:FILE", "token ids, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open, ".bin"},
@@ -103,6 +105,8 @@ neap_status sources_open(const char *text, const struct task *task, struct sourc
   if (row == NULL) return refuse_name(text);
   RETURN_IF(row->usage[length] == ':' && *argument == '\0', NEAP_INVALID_ARGUMENT,
             "data '%s': the path is missing; write %s", text, row->usage);
+  const struct encoding *known = task->encoding != NULL ? task->encoding : task->before;
+  source->reading = known != NULL ? known->reading : READING_NOW;
   source->name = region_format(&source->region, "%.*s", (int)length, lines ? lines_row : text);
   RETURN_IF_NULL(source->name);
   TRY(row->open(argument, source));
@@ -110,7 +114,7 @@ neap_status sources_open(const char *text, const struct task *task, struct sourc
 }
 
 neap_status sources_open_own(const neap_data_source *own, const struct task *task, struct source *source) {
-  *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
+  *source = (struct source){.task = *task, .reading = READING_NOW, .mask_token = -1, .end_token = -1};
   TRY(own_open(own, source));
   return source_image(source) != NULL ? statistics_take(source) : NEAP_OK;
 }

@@ -1,30 +1,28 @@
 /* Reads tables as data:
- * "csv:FILE[,label=COLUMN][,task=classes|regression][,test=FILE][,ignore=A;B][,holdout=0.1]
- * [,seed=0][,text=COLUMN]". The first line names the columns. Columns of numbers are standardised by the
- * training part; each word of the others becomes a 1 among zeros. Records are written to a temporary file as
- * numbers; the process holds no records. With text= a record is the text of one column, in tokens
- * (table_texts.h). Classes keep the model's order if the model has all of them. */
+ * "csv:FILE[,label=COLUMN][,task=classes|regression][,test=FILE][,ignore=A;B][,words=A;B]
+ * [,missing=NA;None][,decimal=comma|point][,holdout=0.1][,seed=0][,text=COLUMN]". The first line names the
+ * columns. Columns of numbers are standardised by the training part, in double; each word of the others
+ * becomes a 1 among zeros. Records are numbers in a temporary file (table_records.h); the process holds none.
+ * With text= a record is the text of one column, in tokens (table_texts.h). Classes keep the model's order if
+ * the model has all of them. A run that goes on has the columns, classes and scales that it began with. */
 #include <string.h>
 
-#include "base/file.h"
 #include "data/encoding.h"
 #include "data/holdout.h"
 #include "data/readers.h"
 #include "data/scale.h"
+#include "data/table_records.h"
 #include "data/table_scan.h"
 #include "data/table_texts.h"
 
 struct table_source {
   const char *path;
-  int descriptor;
   struct table table;
+  struct table_records records; /* or, if they are texts, */
   struct table_texts texts;
   const int32_t *places[SPLITS]; /* of records in the file; NULL: one after the other from first on */
   int64_t first[SPLITS];
 };
-
-/* Returns the bytes of a record in the file: features and label. */
-static size_t record_bytes(const struct table *table) { return (size_t)(table->width + 1) * sizeof(float); }
 
 static int64_t place_of(const struct table_source *t, enum split split, int64_t record) {
   return t->places[split] != NULL ? t->places[split][record] : t->first[split] + record;
@@ -35,53 +33,54 @@ static int64_t length_of(const struct source *source, enum split split, int64_t 
   return t->texts.records.data[place_of(t, split, record)].count;
 }
 
+static neap_status read_label(const struct table_source *t, int64_t place, double *label) {
+  if (!table_is_text(&t->table)) return table_records_label(&t->records, &t->table, place, label);
+  *label = t->texts.records.data[place].label;
+  return NEAP_OK;
+}
+
 static neap_status read_record(const struct source *source, enum split split, int64_t record,
                                const struct draw *draw, void *const *fields, int64_t *lengths) {
   (void)draw;
   const struct table_source *t = source->context;
-  const size_t features = (size_t)t->table.width * sizeof(float);
   const int64_t place = place_of(t, split, record);
-  if (table_is_text(&t->table)) return table_texts_read(&t->texts, place, fields, lengths);
-  const uint64_t at = (uint64_t)place * record_bytes(&t->table);
-  if (fields[0] != NULL) TRY(file_need_at(t->path, t->descriptor, at, fields[0], features));
-  return fields[1] != NULL ? file_need_at(t->path, t->descriptor, at + features, fields[1], sizeof(float))
-                           : NEAP_OK;
+  double label;
+  if (fields[1] != NULL) {
+    TRY(read_label(t, place, &label));
+    if (t->table.label.word_count > 0)
+      *(int32_t *)fields[1] = (int32_t)label;
+    else
+      *(float *)fields[1] = scale_apply(&source->scales[1], 0, label);
+  }
+  if (table_is_text(&t->table)) return table_texts_read(&t->texts, place, fields[0], lengths);
+  return fields[0] != NULL
+             ? table_records_features(&t->records, &t->table, place, &source->scales[0], fields[0])
+             : NEAP_OK;
+}
+
+static neap_status read_numbers(const struct source *source, enum split split, int64_t record, int field,
+                                double *numbers) {
+  const struct table_source *t = source->context;
+  const int64_t place = place_of(t, split, record);
+  return field == 1 ? read_label(t, place, numbers)
+                    : table_records_numbers(&t->records, &t->table, place, numbers);
 }
 
 /* ---- Writing records as numbers ---- */
 
-static neap_status put_number(const struct csv *csv, const struct table_column *column, const char *text,
-                              float *value) {
-  double number;
-  RETURN_IF(
-      table_is_missing(text), NEAP_BAD_FORMAT,
-      "%s: line %lld, column '%s': has no value (got '%s'); fill it in, remove the line, or leave the column "
-      "out (,ignore=%s)",
-      csv->path, (long long)csv->line, column->name, text, column->name);
-  RETURN_IF(!table_number(text, &number), NEAP_BAD_FORMAT,
-            "%s: line %lld, column '%s': '%.60s' is not a number", csv->path, (long long)csv->line,
-            column->name, text);
-  *value = (float)number;
-  return NEAP_OK;
-}
+/* Returns true if records are predicted for, so that they need no label. */
+static bool predicts(const struct source *source) { return source->task.encoding != NULL; }
 
-/* Writes the features of a column. A word that was not seen in training becomes zeros alone. */
-static neap_status put_column(const struct csv *csv, const struct table_column *column, const char *text,
-                              float *features) {
-  if (column->word_count == 0) return put_number(csv, column, text, &features[column->first]);
-  const int64_t word = table_find_word(column, text);
-  for (int64_t i = 0; i < column->word_count; i++) features[column->first + i] = i == word;
-  return NEAP_OK;
-}
-
-static neap_status put_label(const struct csv *csv, const struct table_column *label, const char *text,
-                             float *value) {
-  if (label->word_count == 0) return put_number(csv, label, text, value);
-  const int32_t place = (int32_t)table_find_class(label, text);
-  RETURN_IF(place < 0, NEAP_BAD_FORMAT, "%s: line %lld, column '%s': '%.60s' is not a class%s", csv->path,
-            (long long)csv->line, label->name, text,
-            table_is_missing(text) ? "; fill it in or remove the line" : " of the training part");
-  memcpy(value, &place, sizeof place);
+/* Tells of the columns of a file that the table does not have. */
+static neap_status tell_unused(struct source *source, const struct csv *csv, const size_t *map,
+                               size_t count) {
+  for (size_t field = 0; field < csv->fields.count; field++) {
+    size_t i = 0;
+    while (i < count && map[i] != field) i++;
+    if (i == count)
+      TRY(understood_add(&source->understood, &source->region,
+                         (neap_understood){csv_cell(csv, field), "left out, as in training", -1, NULL}));
+  }
   return NEAP_OK;
 }
 
@@ -97,8 +96,8 @@ static neap_status map_columns(struct source *source, const struct table *table,
   for (size_t i = 0; i < count; i++) {
     const char *name = i + 1 < count ? table->columns[i].name : table->label.name;
     size_t field = name == NULL ? csv->fields.count : 0;
-    while (any && field < csv->fields.count && strcmp(csv_field(csv, field), name) != 0) field++;
-    if (any && field == csv->fields.count && i + 1 == count && source->task.encoding != NULL) {
+    while (any && field < csv->fields.count && strcmp(csv_cell(csv, field), name) != 0) field++;
+    if (any && field == csv->fields.count && i + 1 == count && predicts(source)) {
       source->unlabelled = true;
       field = SIZE_MAX;
     }
@@ -106,52 +105,46 @@ static neap_status map_columns(struct source *source, const struct table *table,
               "%s: column '%s' of the training part is missing", csv->path, name);
     (*map)[i] = field;
   }
-  return NEAP_OK;
-}
-
-static neap_status put_own_label(const struct csv *csv, const struct table *table, const size_t *map,
-                                 float *value) {
-  const size_t label = map[table->column_count];
-  if (label != SIZE_MAX) return put_label(csv, &table->label, csv_field(csv, label), value);
-  memset(value, table->label.word_count > 0 ? 0xFF : 0, sizeof *value);
-  return NEAP_OK;
+  return predicts(source) && !table_is_text(table) ? tell_unused(source, csv, *map, count) : NEAP_OK;
 }
 
 /* Appends a record to the file. */
 static neap_status put_record(struct source *source, const struct csv *csv, const size_t *map,
-                              float *record) {
+                              double *numbers) {
   struct table_source *t = source->context;
   const struct table *table = &t->table;
-  TRY(put_own_label(csv, table, map, record + table->width));
-  if (table_is_text(table))
-    return table_texts_add(source, &t->texts, csv, table->columns[0].name, csv_field(csv, map[0]), record);
-  for (int64_t i = 0; i < table->column_count; i++)
-    TRY(put_column(csv, &table->columns[i], csv_field(csv, map[i]), record));
-  return source_write_file(csv->path, t->descriptor, record, record_bytes(table));
+  const size_t field = map[table->column_count];
+  double label = table->label.word_count > 0 ? -1 : 0;
+  if (field != SIZE_MAX) TRY(table_put_label(csv, table, csv_cell(csv, field), &label));
+  return table_is_text(table)
+             ? table_texts_add(source, &t->texts, csv, table->columns[0].name, csv_field(csv, map[0]), label)
+             : table_records_add(source, &t->records, csv, table, map, label, numbers);
 }
 
 /* Writes all records of a file to the temporary one; those that cannot be written are added to the
  * problems. */
 static neap_status write_records(struct source *source, struct csv *csv, int64_t *rows) {
+  enum { PROBLEM_LIMIT = 1000 };
   struct table_source *t = source->context;
   const struct table *table = &t->table;
   bool any;
   size_t *map, header;
-  float *record = region_alloc(&source->region, (size_t)table->width + 1, sizeof *record);
-  RETURN_IF_NULL(record);
+  double *numbers = region_alloc(&source->region, (size_t)table->column_count + 1, sizeof *numbers);
+  RETURN_IF_NULL(numbers);
   TRY(csv_rewind(csv));
   TRY(map_columns(source, table, csv, &map));
   header = csv->fields.count;
-  for (*rows = 0;; ++*rows) {
+  for (*rows = 0; source->problems.list.count < PROBLEM_LIMIT; ++*rows) {
     TRY(csv_next(csv, &any));
-    if (!any) return problems_tell(&source->problems, csv->path);
+    if (!any) break;
     neap_status status =
         csv->fields.count == header
-            ? put_record(source, csv, map, record)
+            ? put_record(source, csv, map, numbers)
             : neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header has %zu", csv->path,
                         (long long)csv->line, csv->fields.count, header);
     TRY(problems_add(&source->problems, &source->region, csv->line, status));
   }
+  return problems_tell(&source->problems, csv->path);
 }
 
 /* ---- Opening ---- */
@@ -159,6 +152,7 @@ static neap_status write_records(struct source *source, struct csv *csv, int64_t
 static neap_status add_test_file(struct source *source, const struct table_words *words) {
   struct csv csv;
   neap_status status = csv_open(words->test, &csv);
+  csv.exact = source->reading == READING_FIRST;
   if (status == NEAP_OK) status = write_records(source, &csv, &source->records[SPLIT_TEST]);
   csv_close(&csv);
   TRY(status);
@@ -188,7 +182,7 @@ static neap_status hold_out(struct source *source, const struct table_words *wor
 /* Takes the scales of columns of numbers; words are not scaled. */
 static neap_status take_scales(struct source *source) {
   const struct table_source *t = source->context;
-  const bool known = source->task.encoding != NULL;
+  const bool known = source->task.encoding != NULL || source->task.before != NULL;
   TRY(scale_take(source, 0));
   for (int64_t i = 0; i < t->table.column_count && !known; i++)
     for (int64_t k = 0; k < t->table.columns[i].word_count; k++) {
@@ -202,7 +196,7 @@ static neap_status take_scales(struct source *source) {
  * model learned from. */
 static neap_status settle_parts(struct source *source, const struct table_words *words, int64_t rows) {
   struct table_source *t = source->context;
-  if (source->task.encoding != NULL && words->test == NULL && words->holdout == NULL) {
+  if (predicts(source) && words->test == NULL && words->holdout == NULL) {
     source->records[SPLIT_TRAIN] = t->first[SPLIT_TEST] = 0;
     source->records[SPLIT_TEST] = rows;
     return NEAP_OK;
@@ -211,18 +205,36 @@ static neap_status settle_parts(struct source *source, const struct table_words 
   return words->test != NULL ? add_test_file(source, words) : hold_out(source, words, rows);
 }
 
-/* Takes the columns that the model was trained on from the encoding. For texts the name may give other
+/* Tells what the columns of a table are. */
+static neap_status tell_known(struct source *source, const struct table *table) {
+  for (int64_t i = 0; i <= table->column_count; i++) {
+    const bool label = i == table->column_count;
+    const struct table_column *column = label ? &table->label : &table->columns[i];
+    const bool words = column->word_count > 0;
+    TRY(understood_add(&source->understood, &source->region,
+                       (neap_understood){column->name,
+                                         label ? (words ? "the label, of classes" : "the label, a value")
+                                               : (words ? "words" : "numbers"),
+                                         words ? column->word_count : -1, NULL}));
+  }
+  return NEAP_OK;
+}
+
+/* Takes the columns that the model was trained on from an encoding. For texts the name may give other
  * columns. */
-static neap_status take_known(struct source *source, const struct table_words *words) {
+static neap_status take_known(struct source *source, const struct table_words *words,
+                              const struct encoding *encoding) {
   struct table_source *t = source->context;
-  const struct table *known = source->task.encoding->table;
+  const struct table *known = encoding->table;
   RETURN_IF(known == NULL, NEAP_INVALID_ARGUMENT,
-            "%s: is a table, but the model was trained on %s:", words->file, source->task.encoding->source);
+            "%s: is a table, but the model was trained on %s:", words->file, encoding->source);
   t->table = *known;
+  TRY(table_read_form(source, words, &t->table.form));
+  TRY(table_take_values(&source->region, &t->table.form, &t->table.label));
   RETURN_IF(words->text != NULL && !table_is_text(known), NEAP_INVALID_ARGUMENT,
             "%s: text=%s: the model was trained on the columns of a table, not on texts", words->file,
             words->text);
-  if (!table_is_text(known)) return NEAP_OK;
+  if (!table_is_text(known)) return tell_known(source, known);
   t->table.columns = region_copy(&source->region, known->columns, 1, sizeof *known->columns);
   RETURN_IF_NULL(t->table.columns);
   if (words->text != NULL) t->table.columns[0].name = words->text;
@@ -234,16 +246,17 @@ static neap_status take_known(struct source *source, const struct table_words *w
 }
 
 /* Gives classes the numbers that they have in the model, if it has all of them. */
-static neap_status take_labels(struct source *source, const struct task_labels *labels,
-                               struct table_column *label) {
-  struct table_column all = *label;
+static neap_status take_labels(struct source *source, const struct task_labels *labels, struct table *table) {
+  const struct table_column *label = &table->label;
+  struct table all = {.label = *label, .form = table->form};
   if (labels->count == 0 || labels->values || label->word_count == 0) return NEAP_OK;
-  all.word_count = labels->count;
-  all.words = region_copy(&source->region, labels->names, (size_t)labels->count, sizeof *labels->names);
-  RETURN_IF_NULL(all.words);
+  all.label.word_count = labels->count;
+  all.label.words = region_copy(&source->region, labels->names, (size_t)labels->count, sizeof *labels->names);
+  RETURN_IF_NULL(all.label.words);
+  TRY(table_take_values(&source->region, &all.form, &all.label));
   for (int64_t i = 0; i < label->word_count; i++)
     if (table_find_class(&all, label->words[i]) < 0) return NEAP_OK;
-  *label = all;
+  table->label = all.label;
   return NEAP_OK;
 }
 
@@ -256,13 +269,16 @@ static neap_status scan_texts(struct source *source, struct table_words *words, 
     TRY(source->task.texts->read_labels(source->task.model, &source->region, &labels));
   if (words->task == NULL && labels.values) words->task = "regression";
   TRY(table_scan(source, words, csv, &t->table, rows));
-  return take_labels(source, &labels, &t->table.label);
+  return take_labels(source, &labels, &t->table);
 }
 
 static neap_status describe_table(struct source *source, struct table_words *words, struct csv *csv,
                                   int64_t *rows) {
   struct table_source *t = source->context;
-  if (source->task.encoding != NULL) return take_known(source, words);
+  const struct encoding *before = source->task.before;
+  if (predicts(source)) return take_known(source, words, source->task.encoding);
+  if (before != NULL && before->table != NULL) return take_known(source, words, before);
+  TRY(table_read_form(source, words, &t->table.form));
   return words->text != NULL ? scan_texts(source, words, csv, rows)
                              : table_scan(source, words, csv, &t->table, rows);
 }
@@ -285,13 +301,15 @@ static neap_status open_table(struct source *source, struct table_words *words, 
   TRY(describe_table(source, words, csv, &rows));
   const bool text = table_is_text(&t->table);
   TRY(text ? table_texts_open(source, words->file, &t->texts)
-           : source_temporary_file(source, words->file, &t->descriptor));
+           : table_records_open(source, words->file, &t->table, &t->records));
   TRY(write_records(source, csv, &rows));
   source->table = &t->table;
   source->kind = text ? TASK_TEXTS : TASK_FEATURES;
   source->read = read_record;
+  source->read_numbers = read_numbers;
   TRY(settle_parts(source, words, rows));
   TRY(add_fields(source));
+  if (!text) TRY(table_records_tell(source, &t->records, &t->table));
   if (text && source->task.any_length) source->length = length_of;
   return text ? NEAP_OK
               : take_scales(source); /* values of texts stay as they are: so pretrained heads have them */
@@ -303,19 +321,22 @@ static void close_table(struct source *source) {
 }
 
 neap_status table_open(const char *argument, struct source *source) {
-  static const char *const keys[] = {"", "label", "task", "test", "ignore", "holdout", "seed", "text", NULL};
+  static const char *const keys[] = {"",     "label", "task",    "test",  "ignore",  "holdout",
+                                     "seed", "text",  "missing", "words", "decimal", NULL};
   static const struct table_source none;
   struct table_words words = {0};
   struct csv csv;
   TRY(source_parse(source, argument, keys,
                    (const char **const[]){&words.file, &words.label, &words.task, &words.test, &words.ignore,
-                                          &words.holdout, &words.seed, &words.text}));
+                                          &words.holdout, &words.seed, &words.text, &words.missing,
+                                          &words.words, &words.decimal}));
   struct table_source *t = region_copy(&source->region, &none, 1, sizeof none);
   RETURN_IF_NULL(t);
   source->context = t;
   source->close = close_table;
   t->path = words.file;
   neap_status status = csv_open(words.file, &csv);
+  csv.exact = source->reading == READING_FIRST;
   if (status == NEAP_OK) status = open_table(source, &words, &csv);
   csv_close(&csv);
   return status;

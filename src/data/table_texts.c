@@ -32,7 +32,7 @@ static void cut(struct token_ids *ids, size_t most, size_t behind) {
 }
 
 neap_status table_texts_add(struct source *source, struct table_texts *texts, const struct csv *csv,
-                            const char *column, const char *text, const float *label) {
+                            const char *column, const char *text, double label) {
   char name[512];
   const size_t most = (size_t)source->task.length;
   snprintf(name, sizeof name, "%.300s (line %lld, column '%.100s')", csv->path, (long long)csv->line, column);
@@ -46,7 +46,7 @@ neap_status table_texts_add(struct source *source, struct table_texts *texts, co
     cut(&texts->ids, most, (size_t)tokenizer_behind(source->tokenizer));
     source->cut++;
   }
-  const struct text_record record = {texts->written, (int32_t)texts->ids.count, *label};
+  const struct text_record record = {texts->written, (int32_t)texts->ids.count, label};
   TRY(vector_push(&texts->records, record));
   if (record.count > texts->longest) {
     texts->longest = record.count;
@@ -69,12 +69,11 @@ neap_status table_texts_finish(struct source *source, struct table_texts *texts,
   return source_add_field(source, (struct field){"tokens", NEAP_I32, 1, {texts->longest}, true});
 }
 
-neap_status table_texts_read(const struct table_texts *texts, int64_t place, void *const *fields,
+neap_status table_texts_read(const struct table_texts *texts, int64_t place, int32_t *tokens,
                              int64_t *lengths) {
   const struct text_record *r = &texts->records.data[place];
   lengths[0] = r->count;
-  if (fields[1] != NULL) memcpy(fields[1], &r->label, sizeof r->label);
-  if (fields[0] == NULL) return NEAP_OK;
-  return file_need_at(texts->path, texts->descriptor, (uint64_t)r->first * sizeof(int32_t), fields[0],
-                      (size_t)r->count * sizeof(int32_t));
+  if (tokens == NULL) return NEAP_OK;
+  return file_need_at(texts->path, texts->descriptor, (uint64_t)r->first * sizeof *tokens, tokens,
+                      (size_t)r->count * sizeof *tokens);
 }

@@ -13,7 +13,7 @@
 struct text_record {
   int64_t first; /* its first token in the file */
   int32_t count;
-  float label; /* or the bits of a class */
+  double label; /* its value, or the place of its class */
 };
 
 struct table_texts {
@@ -31,13 +31,14 @@ void table_texts_close(struct table_texts *texts);
 
 /* Adds a record. NEAP_BAD_FORMAT: the text has no token; the message names file, line and column. */
 neap_status table_texts_add(struct source *source, struct table_texts *texts, const struct csv *csv,
-                            const char *column, const char *text, const float *label);
+                            const char *column, const char *text, double label);
 
 /* Sets the length of the source's sequences, and with task.any_length the lengths of records, if labels are
  * classes; adds the field of tokens. */
 neap_status table_texts_finish(struct source *source, struct table_texts *texts, bool values);
 
-neap_status table_texts_read(const struct table_texts *texts, int64_t place, void *const *fields,
+/* Reads the tokens of a record, if they are not NULL, and their number. */
+neap_status table_texts_read(const struct table_texts *texts, int64_t place, int32_t *tokens,
                              int64_t *lengths);
 
 #endif

@@ -11,7 +11,7 @@ struct workspaces {
   int count;
 };
 
-neap_status workspaces_create(int count, struct workspaces **workspaces) {
+neap_status workspaces_create(int count, bool as_stored, struct workspaces **workspaces) {
   struct workspaces *w = calloc(1, sizeof *w);
   struct workspace *all = calloc((size_t)count, sizeof *all);
   if (w == NULL || all == NULL) {
@@ -21,7 +21,10 @@ neap_status workspaces_create(int count, struct workspaces **workspaces) {
   }
   w->all = all;
   w->count = count;
-  for (int i = 0; i < count; i++) w->all[i].next = i + 1 < count ? &w->all[i + 1] : NULL;
+  for (int i = 0; i < count; i++) {
+    all[i].next = i + 1 < count ? &all[i + 1] : NULL;
+    all[i].picture.as_stored = as_stored;
+  }
   w->free = w->all;
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->given, NULL);
@@ -81,10 +84,12 @@ static neap_status reserve(struct workspace *w, const struct workspace_size *mos
   largest.width = (int64_t)most->pixels;
   largest.height = largest.channels = 1;
   TRY(picture_reserve("pictures", &largest));
+  TRY(picture_reserve_spare("pictures", most->spare, &largest));
   w->picture = largest;
   TRY(resize_reserve(&w->resizer, resizer));
   memset(w->file, 0, w->file_capacity);
   memset(w->picture.pixels, 0, w->picture.capacity);
+  if (w->picture.spare != NULL) memset(w->picture.spare, 0, w->picture.spare_capacity);
   memset(w->resizer.memory, 0, w->resizer.capacity);
   return NEAP_OK;
 }

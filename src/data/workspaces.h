@@ -16,14 +16,15 @@ struct workspace {
 
 /* The most memory that any picture needs. */
 struct workspace_size {
-  size_t file, pixels;
+  size_t file, pixels, spare; /* spare: to turn pixels */
   int64_t height, width;
 };
 
 struct workspaces;
 
-/* Creates `count` workspaces. Free with workspaces_free, which takes NULL. */
-neap_status workspaces_create(int count, struct workspaces **workspaces);
+/* Creates `count` workspaces, whose pictures are held upright, or are as_stored. Free with workspaces_free,
+ * which takes NULL. */
+neap_status workspaces_create(int count, bool as_stored, struct workspaces **workspaces);
 void workspaces_free(struct workspaces *workspaces);
 
 /* Takes a workspace, which nobody else has until it is given back. */

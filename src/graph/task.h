@@ -73,8 +73,10 @@ struct task {
   bool any_length;                       /* the model's weights serve shorter sequences, too */
   struct task_chat chat;
   const struct encoding
-      *encoding;     /* by which records become what the model has learned from (data/encoding.h);
-                        labels may be missing then; NULL: the data are learned from */
+      *encoding; /* by which records become what the model has learned from (data/encoding.h);
+                    labels may be missing then; NULL: the data are learned from */
+  const struct encoding
+      *before;       /* of the run that goes on, whose records are read as they were; NULL: none does */
   const char *model; /* NULL: none is given; else */
   const struct task_texts *texts; /* what it brings: a source takes it where nothing else is asked for */
   int threads;                    /* that read records; 0: as many as there are processors */

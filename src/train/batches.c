@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "data/scale.h"
 #include "train/training_ranks.h"
 #include "train/values.h"
 
@@ -190,29 +191,36 @@ static neap_status evaluate_bucket(struct training *t, int bucket, struct scores
   return status;
 }
 
-static double original(const struct scale *scale, int64_t k, float value) {
-  return scale->count > 0 ? (double)value * scale->deviation[k] + scale->mean[k] : (double)value;
+/* Reads the values of a test record as its file has them; else those that were filled. */
+static neap_status read_values(const struct source *source, int64_t record, int label, const float *filled,
+                               double *values) {
+  if (source->read_numbers != NULL) return source->read_numbers(source, SPLIT_TEST, record, label, values);
+  for (int64_t k = 0, each = field_elements(&source->fields[label]); k < each; k++)
+    values[k] = (double)filled[k];
+  return NEAP_OK;
 }
 
-/* Adds the test records' values [micro, each] and their predictions, in the units of the data. */
-static neap_status add_values(struct training *t, int64_t count, float *predicted, struct value_sums *sums,
-                              double *squares) {
+/* Adds the values [micro, each] of the test records from `first` on and their predictions, in the units of
+ * the data. `own` [each] is overwritten. */
+static neap_status add_values(struct training *t, int64_t first, int64_t count, float *predicted, double *own,
+                              struct value_sums *sums, double *squares) {
   const int64_t each = labels_each(t);
   const float *values = loader_labels(&t->data);
   const struct source *source = &t->data.source;
-  const struct scale *scale = &source->scales[source_find_field(source, task_rows[source->kind].label)];
+  const int label = source_find_field(source, task_rows[source->kind].label);
+  const struct scale *scale = &source->scales[label];
   TRY(neap_session_output(t->session, "prediction", NULL, predicted));
   for (int64_t i = 0; i < count * each; i++) {
     const double error = (double)predicted[i] - (double)values[i];
     *squares += error * error;
-    values_add(&sums[i % each], original(scale, i % each, values[i]),
-               original(scale, i % each, predicted[i]));
+    if (i % each == 0) TRY(read_values(source, first + i / each, label, &values[i], own));
+    values_add(&sums[i % each], own[i % each], scale_restore(scale, i % each, (double)predicted[i]));
   }
   return NEAP_OK;
 }
 
 /* Evaluates values; `sums` [values of a record] starts with zeros. */
-static neap_status run_values(struct training *t, float *predicted, struct value_sums *sums) {
+static neap_status run_values(struct training *t, float *predicted, double *own, struct value_sums *sums) {
   const int64_t each = labels_each(t);
   double squares = 0;
   TRY(neap_session_select(t->session, training_graph(t, 0)));
@@ -221,7 +229,7 @@ static neap_status run_values(struct training *t, float *predicted, struct value
     TRY(loader_fill_at(&t->data, SPLIT_TEST, 0, first, &count));
     if (count == 0) break;
     TRY(neap_session_evaluate(t->session, &unused));
-    TRY(add_values(t, count, predicted, sums, &squares));
+    TRY(add_values(t, first, count, predicted, own, sums, &squares));
   }
   t->test_loss = sums->count > 0 ? squares / (sums->count * (double)each) : 0;
   t->test_mae = values_mae(sums, each);
@@ -233,11 +241,13 @@ static neap_status run_values(struct training *t, float *predicted, struct value
 /* Evaluates errors from the predictions, as the last batch is filled up with empty records. */
 static neap_status evaluate_values(struct training *t) {
   float *predicted = malloc((size_t)(t->data.buckets[0].micro * labels_each(t)) * sizeof *predicted);
+  double *own = malloc((size_t)labels_each(t) * sizeof *own);
   struct value_sums *sums = calloc((size_t)labels_each(t), sizeof *sums);
-  const neap_status status = predicted != NULL && sums != NULL
-                                 ? run_values(t, predicted, sums)
+  const neap_status status = predicted != NULL && own != NULL && sums != NULL
+                                 ? run_values(t, predicted, own, sums)
                                  : neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for the errors of values");
   free(sums);
+  free(own);
   free(predicted);
   return status;
 }

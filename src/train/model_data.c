@@ -33,6 +33,7 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
   const char *model = choice->model;
   struct task task = {.threads = choice->threads,
                       .encoding = choice->encoding,
+                      .before = choice->before,
                       .chat = choice->chat,
                       .model = model,
                       .texts = &texts};

@@ -10,6 +10,7 @@ struct data_choice {
   const neap_model_options *shape; /* that was asked for */
   int threads;                     /* that fill batches */
   const struct encoding *encoding; /* of the run of the model, to predict with; NULL: it learns */
+  const struct encoding *before;   /* of the run that goes on; NULL: none does */
   const neap_data_source *own;     /* the caller's, instead of `name`; NULL: `name` */
   struct task_chat chat;
   neap_pack pack;  /* of conversations */

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "data/encoding.h"
+#include "data/scale.h"
 #include "data/statistics.h"
 #include "model/model.h"
 #include "run/session.h"
@@ -66,7 +67,8 @@ static neap_status describe_images(struct prediction *p, const neap_model_option
                                    const struct task_labels *labels, const struct encoding **encoding) {
   struct task_pixels pixels;
   TRY(model_pixels(p->options->model, &pixels));
-  p->encoding = (struct encoding){.source = "images",
+  p->encoding = (struct encoding){.reading = READING_NOW,
+                                  .source = "images",
                                   .input = "image",
                                   .rank = 3,
                                   .classes = labels->count,
@@ -97,7 +99,8 @@ static neap_status describe_model(struct prediction *p, const struct encoding **
     table->label.word_count = labels.count;
     table->label.words = (const char **)labels.names;
   }
-  p->encoding = (struct encoding){.source = "csv", .input = "tokens", .rank = 1, .table = table};
+  p->encoding = (struct encoding){
+      .reading = READING_NOW, .source = "csv", .input = "tokens", .rank = 1, .table = table};
   if (kind == TASK_IMAGES) return describe_images(p, &usual, &labels, encoding);
   if (strncmp(p->data_name, "csv:", 4) == 0) *encoding = &p->encoding;
   return NEAP_OK;
@@ -145,6 +148,8 @@ static neap_status open_graph(struct prediction *p) {
   if (own && o->output != NULL && strcmp(o->output, "sentence") == 0) p->asked.head = NEAP_HEAD_SENTENCE;
   const struct data_choice choice = choose_data(p, encoding);
   TRY(open_data(&choice, &p->data));
+  const struct understood *read = &p->data.source.understood;
+  if (o->understood != NULL) o->understood(o->context, read->rows.data, (int64_t)read->rows.count);
   TRY(settle_shape(o->model, p->data_name, &p->asked, &p->data, &p->shape));
   RETURN_IF(p->data.bucket_count > 1, NEAP_UNSUPPORTED,
             "%s: pairs of sequences come in several lengths; `neap translate` takes them", p->data_name);
@@ -233,11 +238,9 @@ static neap_status predict_batch(struct prediction *p, int64_t first, int64_t *c
 
 /* Converts values to the units of the data. */
 static void restore_values(const struct prediction *p, int64_t count) {
-  const struct source *source = &p->data.source;
-  const struct scale *scale = &source->scales[source_find_field(source, task_rows[source->kind].label)];
-  const int64_t each = scale->count;
+  const int64_t each = p->rows.scale->count;
   for (int64_t i = 0; i < count * each; i++)
-    p->values[i] = (float)((double)p->values[i] * scale->deviation[i % each] + scale->mean[i % each]);
+    p->values[i] = (float)scale_restore(p->rows.scale, i % each, (double)p->values[i]);
 }
 
 static bool write_batch(struct prediction *p, FILE *file, int64_t first, int64_t count) {
@@ -255,9 +258,8 @@ static bool write_batch(struct prediction *p, FILE *file, int64_t first, int64_t
 /* Writes batch by batch; only one is in memory. */
 static bool write_values(FILE *file, const void *context) {
   struct prediction *p = *(struct prediction *const *)context;
-  const bool values = p->shape.regression, by_class = p->output.rank == 2 &&
-                                                      p->output.dims[1] == p->shape.classes && !values &&
-                                                      !p->data.source.unlabelled;
+  const bool by_class = p->output.rank == 2 && p->output.dims[1] == p->shape.classes &&
+                        !p->shape.regression && !p->data.source.unlabelled;
   int64_t right = 0;
   if (p->rows.form == PREDICTION_NPY && !write_header(file, p)) return false;
   prediction_rows_begin(file, &p->rows);
@@ -268,7 +270,7 @@ static bool write_values(FILE *file, const void *context) {
       return false;
     }
     if (by_class) right += count_right(p, count);
-    if (values && p->options->output == NULL) restore_values(p, count);
+    if (p->rows.scale != NULL && p->rows.form == PREDICTION_NPY) restore_values(p, count);
     if (!write_batch(p, file, first, count)) return false;
   }
   if (by_class) p->result->accuracy = (double)right / (double)p->count;
@@ -283,6 +285,9 @@ static neap_status run(struct prediction *p) {
                                      .values = p->shape.regression,
                                      .count = p->shape.classes};
   if (p->shape.head == NEAP_HEAD_SENTENCE) p->rows.values = true, p->rows.count = p->output.dims[1];
+  const struct source *source = &p->data.source;
+  if (p->shape.regression && p->options->output == NULL)
+    p->rows.scale = &source->scales[source_find_field(source, task_rows[source->kind].label)];
   RETURN_IF(p->rows.form != PREDICTION_NPY && (p->output.rank != 2 || p->output.dims[1] != p->rows.count),
             NEAP_UNSUPPORTED, "%s: output '%s' has no number for each class or value; write a .npy",
             p->options->out, p->output.name);

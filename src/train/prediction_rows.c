@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/scale.h"
+
 enum prediction_form prediction_form_of(const char *path) {
   const char *point = strrchr(path, '.');
   if (point != NULL && strcmp(point, ".csv") == 0) return PREDICTION_CSV;
@@ -37,6 +39,16 @@ static int64_t best_class(const float *logits, int64_t classes, double *sum) {
     if (logits[c] > logits[best]) best = c;
   for (int64_t c = 0; c < classes; c++) *sum += exp((double)logits[c] - (double)logits[best]);
   return best;
+}
+
+/* Returns a value in the units of the data. */
+static double value_of(const struct prediction_rows *rows, int64_t k, float output) {
+  return rows->scale != NULL ? scale_restore(rows->scale, k, (double)output) : (double)output;
+}
+
+/* Returns the digits that are written: 9 tell any f32 apart, 12 keep the hundredths of seconds since 1970. */
+static int digits_of(const struct prediction_rows *rows) {
+  return rows->scale != NULL && rows->scale->count > 0 ? 12 : 9;
 }
 
 /* ---- CSV ---- */
@@ -74,7 +86,8 @@ static void put_csv(FILE *file, const struct prediction_rows *rows, const char *
   double sum;
   put_field(file, record);
   if (rows->values) {
-    for (int64_t k = 0; k < rows->count; k++) fprintf(file, ",%.9g", (double)outputs[k]);
+    for (int64_t k = 0; k < rows->count; k++)
+      fprintf(file, ",%.*g", digits_of(rows), value_of(rows, k, outputs[k]));
   } else {
     const int64_t best = best_class(outputs, rows->count, &sum);
     putc(',', file), put_field(file, class_name(rows->source, best, &number));
@@ -87,10 +100,11 @@ static void put_csv(FILE *file, const struct prediction_rows *rows, const char *
 
 /* ---- JSON ---- */
 
-static json_t *values_json(const float *values, int64_t count) {
-  if (count == 1) return json_real((double)values[0]);
+static json_t *values_json(const struct prediction_rows *rows, const float *values) {
+  if (rows->count == 1) return json_real(value_of(rows, 0, values[0]));
   json_t *array = json_array();
-  for (int64_t k = 0; k < count; k++) json_array_append_new(array, json_real((double)values[k]));
+  for (int64_t k = 0; k < rows->count; k++)
+    json_array_append_new(array, json_real(value_of(rows, k, values[k])));
   return array;
 }
 
@@ -98,7 +112,7 @@ static json_t *row_json(const struct prediction_rows *rows, const char *record, 
   struct name number;
   double sum;
   if (rows->values)
-    return json_pack("{s:s, s:o}", "record", record, "prediction", values_json(outputs, rows->count));
+    return json_pack("{s:s, s:o}", "record", record, "prediction", values_json(rows, outputs));
   const int64_t best = best_class(outputs, rows->count, &sum);
   json_t *probabilities = json_object();
   for (int64_t c = 0; c < rows->count; c++)
@@ -118,7 +132,8 @@ bool prediction_rows_add(FILE *file, const struct prediction_rows *rows, int64_t
     return true;
   }
   json_t *row = row_json(rows, name, outputs);
-  const bool good = row != NULL && json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
+  const bool good =
+      row != NULL && json_dumpf(row, file, JSON_COMPACT | JSON_REAL_PRECISION(digits_of(rows))) == 0;
   json_decref(row);
   putc('\n', file);
   return good;

@@ -14,8 +14,9 @@ struct prediction_rows {
   enum prediction_form form;
   const struct source *source;
   enum split split;
-  bool values;   /* of the records; false: logits of classes */
-  int64_t count; /* of them. Classes beyond those of the source are named by their numbers */
+  bool values;               /* of the records; false: logits of classes */
+  int64_t count;             /* of them. Classes beyond those of the source are named by their numbers */
+  const struct scale *scale; /* by which values are restored; NULL: they are written as they are */
 };
 
 /* Writes the first line of a CSV: record, prediction and, for classes, their probability and one column

@@ -185,6 +185,8 @@ static neap_status report(struct training *t, neap_train_progress *progress) {
     progress->stages = session_stages(t->session);
     progress->marked_file = t->data.source.marked_file;
     progress->longest = t->data.source.longest;
+    progress->understood = t->data.source.understood.rows.data;
+    progress->understood_count = (int64_t)t->data.source.understood.rows.count;
     progress->new_layers = t->new_layers;
     progress->skipped_records = t->data.source.skipped;
     progress->cut_records = t->data.source.cut;

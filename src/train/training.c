@@ -8,6 +8,7 @@
 
 #include "base/memory_status.h"
 #include "base/parallel.h"
+#include "data/encoding.h"
 #include "data/statistics.h"
 #include "fit/combination.h"
 #include "fit/fit.h"
@@ -140,10 +141,24 @@ static neap_status find_packing(const neap_train_options *o, neap_pack *pack) {
   return NEAP_OK;
 }
 
+/* Finds how the records of the run that is resumed were read; a run from before this was kept had the first
+ * rules. */
+static neap_status find_reading(struct training *t, struct data_choice *choice) {
+  const char *resume = t->options->resume;
+  if (resume == NULL) return NEAP_OK;
+  struct encoding *before = region_alloc(&t->region, 1, sizeof *before);
+  const char *path = region_format(&t->region, "%s/" CHECKPOINT_DATA, resume);
+  RETURN_IF(before == NULL || path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", resume);
+  before->reading = READING_FIRST;
+  choice->before = before;
+  return source_file_exists(path) ? encoding_read(path, &t->region, before) : NEAP_OK;
+}
+
 neap_status training_open_data(struct training *t) {
   const neap_train_options *o = t->options;
   struct data_choice choice = data_of_run(o, t->threads);
   TRY(find_packing(o, &choice.pack));
+  TRY(find_reading(t, &choice));
   TRY(open_data(&choice, &t->data));
   const char *of_chat = o->chat_template != NULL           ? "template"
                         : o->train_on_prompt               ? "train-on-prompt"

@@ -28,3 +28,58 @@ says "data 'gone.csv': unknown source; the sources are cifar10:DIR, mnist:DIR"
 expect 0 "$neap" data
 grep -q "^images:DIR" out || fail "$(cat out)"
 expect 2 "$neap" data synthetic -o none.png extra
+
+# Parts by their names, in any case; what is not read is counted by its ending.
+# row OBJECT BECAME COUNT: the report has it.
+row() { grep -qF "{\"object\": \"$1\", \"became\": \"$2\", \"count\": $3," out || fail "no row '$1', '$2', $3: $(cat out)"; }
+fill() { # fill FOLDER...: one picture each
+  local at
+  for at; do mkdir -p "$at" && cp "$corpus/good-rgb.png" "$at/one.png"; done
+}
+for names in "Train Test" "train valid" "TRAIN Validation" "train val" "train TEST"; do
+  read -r train test <<<"$names"
+  rm -rf parts && fill parts/$train/a parts/$train/b parts/$test/a
+  expect 0 "$neap" data images:parts --json
+  same "$(field training_records) $(field test_records)" "2 1" "$names"
+  row "$train" "the training part" 2
+  row "$test" "the test part" 1
+done
+rm -rf parts && fill parts/train/a parts/train/b parts/Valid/a parts/test/b parts/extra/a parts/train
+expect 0 "$neap" data images:parts --json
+row Valid "the test part" 1
+row test "another test part, left out" null
+row extra "folders beside the parts, left out" null
+row parts/train "pictures beside the folders of classes, left out" 1
+expect 0 "$neap" data images:parts,test=TEST --json
+row test "the test part" 1
+rm -rf parts && fill parts/a parts/b parts/test/b
+expect 0 "$neap" data images:parts --json
+row test "the test part" 1
+rm -rf parts && fill parts/valid parts/invalid parts/invalid/2
+expect 0 "$neap" data images:parts --json
+row valid "a class, though it is named like a part" null
+rm -rf parts && fill parts/val/a parts/test/a
+expect 1 "$neap" data images:parts
+says "parts: has no folder 'train', only 'test'"
+rm -rf parts && fill parts/train/a parts/train/b parts/Train/a
+expect 1 "$neap" data images:parts
+says "has two folders for one part, 'Train' and 'train'"
+
+rm -rf left && fill left/a left/b
+cp "$corpus/good-jpeg.jpg" left/a/phone.JFIF
+cp "$corpus/good-turned.jpg" left/b/turned.jpg
+touch left/a/1.HEIC left/b/2.heic left/b/3.bmp left/b/notes.txt left/b/README
+expect 0 "$neap" data images:left,size=8
+grep -q "pictures that are not read, left out: .heic (2), .bmp (1)" out || fail "$(cat out)"
+grep -q ".heic: such as left/a/1.HEIC; convert them to PNG or JPEG" out || fail "$(cat out)"
+grep -q "other files, left out: no ending (1), .txt (1)" out || fail "$(cat out)"
+grep -q "applied: pictures that are not stored upright: orientation (EXIF) (1)" out || fail "$(cat out)"
+expect 0 "$neap" data images:left,size=8 --json
+row .heic "pictures that are not read, left out" 2
+expect 0 "$neap" train --model mlp-4 --data images:left,size=8 --batch 2 --steps 1 --out left-run
+grep -q "pictures that are not read, left out: .heic (2), .bmp (1)" out || fail "$(cat out)"
+expect 0 "$neap" predict left-run --data images:left -o left.csv
+grep -q "pictures that are not read, left out: .heic (2), .bmp (1)" out || fail "$(cat out)"
+rm left/b/*.png left/b/*.jpg
+expect 1 "$neap" data images:left
+grep -q "left/b: has no pictures (.png, .jpg, .jpeg.*), but 2 .heic" out || fail "$(cat out)"

@@ -55,3 +55,40 @@ expect 0 "$neap" predict larger --data csv:asked.csv -o larger.csv
 awk -F, 'NR > 1 { sum = $4 + $5 + $6 + $7; if (sum < 0.9999 || sum > 1.0001) bad = 1 } END { exit bad || NR != 4 }' larger.csv || fail "$(cat larger.csv)"
 expect 0 "$neap" predict larger --data csv:asked.csv -o larger.jsonl
 grep -q '"3":' larger.jsonl || fail "$(cat larger.jsonl)"
+
+# What was read as what: a row each of --json, a line each fate for people.
+# row OBJECT BECAME COUNT: the report has it.
+row() { grep -qF "{\"object\": \"$1\", \"became\": \"$2\", \"count\": $3," out || fail "no row '$1', '$2', $3: $(cat out)"; }
+awk 'BEGIN { print "day; temp ;ok;note;town;label"; for (i = 0; i < 60; i++)
+  printf "2026-03-%02d;%d,%d;%s;;%s;%s\n", i % 28 + 1, i % 13, i % 10, i % 2 ? "true" : "False", i % 3 ? "Ulm " : " Rome", (i % 13 > 6 ? "1,0" : "0") }' >odd.csv
+expect 1 "$neap" data csv:odd.csv
+says "odd.csv: line 2, column 'temp': '0,0' has a decimal comma; say so (,decimal=comma)"
+sed -i '30s/;[0-9]*,[0-9]*;/;broken;/; 31s/;[0-9]*,[0-9]*;/;;/' odd.csv
+expect 1 "$neap" train --model mlp-8 --data csv:odd.csv,decimal=comma --batch 8 --steps 1
+says "odd.csv: line 30, column 'temp': 'broken' is not a number, unlike the column's others"
+says "odd.csv: line 31, column 'temp': has no value (got '')"
+expect 0 "$neap" train --model mlp-8 --data "csv:odd.csv,decimal=comma,missing=broken,ignore=day" --batch 8 --steps 3 --out odd-run --json
+row day "left out, as you say" null
+row temp numbers 58
+row temp "gaps, filled with the mean" 2
+row ok "words, true or false" 2
+row note "left out, empty" 60
+row town words 2
+row label "the label, of classes" 2
+printf 'town;temp;ok;more\nUlm;1,5;true;1\nParis;broken;true;2\nRom;2;true;3\n' >asked.csv
+expect 0 "$neap" predict odd-run --data csv:asked.csv -o answer.csv --json
+row town "unseen words, taken as none" 2
+row more "left out, as in training" null
+expect 0 "$neap" predict odd-run --data csv:asked.csv -o answer.csv
+grep -q "unseen words, taken as none: town (2)" out || fail "$(cat out)"
+grep -q "town: 'Paris' in line 3 and others was not seen in training" out || fail "$(cat out)"
+
+# Seconds since 1970 keep their differences: as features, and as values with their R2 (86 % and 0.95 when rounded to f32).
+awk 'BEGIN { print "t,label"; for (i = 0; i < 400; i++) { s = i * 7919 % 1000; print 1700000000 + s "," (s > 499) } }' >seconds.csv
+expect 0 "$neap" train --model mlp-16 --data csv:seconds.csv,test=seconds.csv --batch 16 --epochs 60 --lr 0.1 --out seconds --json
+awk "BEGIN { exit !($(field test_accuracy) > 0.985) }" || fail "seconds are told apart in $(field test_accuracy)"
+awk 'BEGIN { print "x,t"; for (i = 0; i < 200; i++) { x = i * 37 % 101; print x "," 1700000000 + 2 * x } }' >when.csv
+expect 0 "$neap" train --model mlp-16 --data csv:when.csv,task=regression,test=when.csv --batch 16 --epochs 200 --optimizer adamw --lr 0.01 --out when --json
+awk "BEGIN { exit !($(field test_r2) > 0.999 && $(field test_mae) < 3) }" || fail "R2 $(field test_r2), MAE $(field test_mae)"
+expect 0 "$neap" predict when --data csv:when.csv -o when-answers.csv
+paste -d, when-answers.csv when.csv | awk -F, 'NR > 1 { e = $2 - $4; if (e < -20 || e > 20) bad = 1 } END { exit bad }' || fail "answers are rounded: $(head -3 when-answers.csv)"

@@ -259,7 +259,7 @@ static void test_broken(void **state) {
   write_file("b/empty.jpeg", "", 0);
   refuse(",size=6", "b/empty.jpeg: is empty", "3 problems");
   write_file("b/page.jpg", "<html>", 6);
-  refuse(",size=6", "b/page.jpg: is neither PNG nor JPEG", "4 problems");
+  refuse(",size=6", "b/page.jpg: is of no kind that is read here (PNG, JPEG", "4 problems");
   unlink(path_of("a/cut.png")), unlink(path_of("b/cut.jpg"));
   unlink(path_of("b/empty.jpeg")), unlink(path_of("b/page.jpg"));
   assert_int_equal(open_folder(&l, ""), NEAP_OK);

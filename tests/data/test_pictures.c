@@ -17,12 +17,13 @@ static void test_pixels(void **state) {
   struct picture p = {0};
   for (int i = 0; i < CASES; i++) {
     const struct picture_case *c = &picture_cases[i];
+    if (!picture_is_read(c->ending)) continue; /* this build lacks its library */
     assert_int_equal(picture_measure(c->name, c->file, c->size, &p), NEAP_OK);
     assert_int_equal(p.width, c->width);
     assert_int_equal(picture_decode(c->name, c->file, c->size, &p), NEAP_OK);
     assert_int_equal(p.width, c->width);
     assert_int_equal(p.height, c->height);
-    assert_int_equal(p.channels == 1, strstr(c->name, "grey") != NULL || strcmp(c->name, "bits") == 0);
+    assert_int_equal(p.channels == 1, strstr(c->name, "grey") != NULL || strncmp(c->name, "bits", 4) == 0);
     for (int k = 0; k < 3 * c->width * c->height; k++) {
       const int value = p.pixels[p.channels == 1 ? k / 3 : k];
       if (abs(value - c->pixels[k]) > c->slack)
@@ -39,6 +40,7 @@ static void test_cut(void **state) {
   for (int i = 0; i < CASES; i++) {
     const struct picture_case *c = &picture_cases[i];
     int refused = 0;
+    if (!picture_is_read(c->ending)) continue;
     assert_int_equal(picture_decode(c->name, c->file, c->size, &whole), NEAP_OK);
     for (size_t size = 0; size < c->size; size++) {
       const neap_status status = picture_decode(c->name, c->file, size, &p);
@@ -61,8 +63,12 @@ static void test_refused(void **state) {
   uint8_t file[64];
   struct picture p = {0};
   memcpy(file, picture_cases[1].file, sizeof file); /* grey */
-  assert_int_equal(picture_decode("a.gif", (const uint8_t *)"GIF89a", 6, &p), NEAP_BAD_FORMAT);
-  assert_non_null(strstr(neap_error_message(), "a.gif: is neither PNG nor JPEG"));
+  assert_int_equal(picture_decode("a.heic",
+                                  (const uint8_t *)"\0\0\0\x18"
+                                                   "ftypheic",
+                                  12, &p),
+                   NEAP_BAD_FORMAT);
+  assert_non_null(strstr(neap_error_message(), "a.heic: is of no kind that is read here (PNG, JPEG"));
   file[24] = 16; /* bits, in the header's 13 bytes, whose checksum follows */
   const uint8_t sum[] = {0xc0, 0, 0, 0};
   memcpy(file + 29, sum, sizeof sum);
@@ -74,7 +80,10 @@ static void test_refused(void **state) {
 static void test_sizes(void **state) {
   (void)state;
   struct resizer resizer = {0};
-  const struct picture p = {RESIZE_WIDTH, RESIZE_HEIGHT, 3, (uint8_t *)(uintptr_t)resize_source, 0};
+  const struct picture p = {.width = RESIZE_WIDTH,
+                            .height = RESIZE_HEIGHT,
+                            .channels = 3,
+                            .pixels = (uint8_t *)(uintptr_t)resize_source};
   for (size_t i = 0; i < sizeof resize_cases / sizeof *resize_cases; i++) {
     const struct resize_case *c = &resize_cases[i];
     const struct box box = {c->left, c->top, c->width, c->height};

@@ -1,6 +1,6 @@
 /* Tables of text. The records of one that is read, written anew with every field in quotes, are read as the
- * same; as data it is records of finite numbers with labels that are classes, or a message names it; and
- * so are its first column's texts. */
+ * same; as data it is records of finite numbers with labels that are classes, or a message names it; so it
+ * is by other words of its name, and so are its first column's texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +108,22 @@ static void open_as_texts(const char *path) {
   csv_close(&csv);
 }
 
+/* The same file with words that take other cells for numbers and gaps. */
+static void open_otherwise(const char *path) {
+  static const char *const words[] = {",decimal=comma,missing=NA;x;-1", ",task=regression,missing="};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    char text[200];
+    struct loader loader;
+    snprintf(text, sizeof text, "csv:%s%s", path, words[i]);
+    const neap_status status = loader_open(&loader, text, &(struct task){.kind = TASK_FEATURES});
+    if (status == NEAP_OK)
+      check_records(&loader.source);
+    else
+      CHECK(status != NEAP_INTERNAL && neap_error_message()[0] != '\0');
+    loader_close(&loader);
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_path("table.csv"), *copy = fuzz_path("copy.csv");
   char text[160];
@@ -123,5 +139,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(status != NEAP_INTERNAL && neap_error_message()[0] != '\0');
   loader_close(&loader);
   open_as_texts(path);
+  open_otherwise(path);
   return 0;
 }

@@ -1,4 +1,4 @@
-/* PNG and JPEG files. One is decoded to pixels of the size that its header says, twice to the same, or
+/* Files of pictures. One is decoded to pixels of the size that its header says, twice to the same, or
  * refused by a message that names it; where the header is refused so is the whole. */
 #include <string.h>
 

@@ -199,7 +199,7 @@ static neap_status take_text(struct chat_text *out, const struct chat_message *t
   if (text->length > 0) memcpy(out->text.data, text->content, text->length);
   if (end > 0) memcpy(out->text.data + text->length, eos, end);
   out->text.count = text->length + end;
-  return vector_push(&out->spans, (struct chat_span){0, SIZE_MAX});
+  return vector_push(&out->spans, (struct chat_span){0, SIZE_MAX, 0});
 }
 
 /* Renders the line that was read last. */
@@ -286,8 +286,9 @@ static neap_status encode(struct work *w) {
  * Returns how many of the first `count` carry loss, apart from the very first, which nothing predicts. */
 static int64_t mark(struct work *w, size_t count) {
   const bool all = w->source->task.chat.train_on_prompt;
-  size_t span = w->lines.sample.answered;
+  size_t span = 0;
   int64_t counted = 0;
+  while (span < w->text.spans.count && w->text.spans.data[span].turn < w->lines.sample.answered) span++;
   for (size_t i = 0; i < count; i++) {
     const size_t begin = i > 0 ? w->ends.data[i - 1] : 0;
     while (span < w->text.spans.count && begin >= w->text.spans.data[span].end) span++;

@@ -464,7 +464,7 @@ static void test_refused(void **state) {
               "{\"text\": \"a\"}\n{\"messages\": [{\"role\": \"system\", \"content\": \"b\"}, {\"role\": "
               "\"user\", \"content\": "
               "\"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n{\"text\": \"e\"}\n");
-  expect_refused("", gemma, NEAP_UNSUPPORTED, "refused.jsonl: line 2: message 1: the chat template 'gemma'");
+  expect_refused("", gemma, NEAP_INVALID_ARGUMENT, "refused.jsonl: line 2: template 'gemma': line 1");
   expect_refused("", unknown, NEAP_INVALID_ARGUMENT,
                  "this chat template does not exist; the names are chatml");
   expect_refused("", masked, NEAP_INVALID_ARGUMENT, "not models of masked tokens");

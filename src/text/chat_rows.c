@@ -1,7 +1,5 @@
 #include "text/chat_rows.h"
 
-#include <stddef.h>
-
 /* clang-format off */
 
 /* Parts of programs. A first message of the system that has no turn of its own is left out by `off`. */
@@ -51,7 +49,7 @@
   CONTENT close                                                                                              \
   ELIF(IS("assistant")) answer EOS NO_OTHERS END
 
-const struct chat_row chat_rows[] = {
+const struct chat_row chat_rows[CHAT_ROWS] = {
     {"chatml", EACH CHATML(ROLE, CONTENT) END CHATML_PROMPT},
     {"qwen2.5",
      IF("messages[0].role != 'system'")
@@ -112,4 +110,4 @@ const struct chat_row chat_rows[] = {
      EACH_OFF IF(IS("user")) "### Instruction:\n" CONTENT "\n\n"
      ELIF(IS("assistant")) "### Response:\n" CONTENT EOS "\n\n" ENDIF END PROMPT("### Response:\n")},
     {"plain", BOS EACH CONTENT IF(IS("assistant")) EOS ENDIF END}, /* of no model's program */
-    {NULL, NULL}};
+};

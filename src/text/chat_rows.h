@@ -6,6 +6,7 @@ struct chat_row {
   const char *name, *program;
 };
 
-extern const struct chat_row chat_rows[]; /* the last has no name */
+enum { CHAT_ROWS = 19 };
+extern const struct chat_row chat_rows[CHAT_ROWS];
 
 #endif

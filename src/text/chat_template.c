@@ -228,9 +228,7 @@ static neap_status probe(struct chat_template *chat) {
 /* ---- Finding ---- */
 
 const char *chat_template_name_at(int index) {
-  for (int i = 0; i <= index; i++)
-    if (chat_rows[i].name == NULL) return NULL;
-  return index >= 0 ? chat_rows[index].name : NULL;
+  return index >= 0 && index < CHAT_ROWS ? chat_rows[index].name : NULL;
 }
 
 const char *chat_template_input(const struct chat_template *chat) {
@@ -244,7 +242,7 @@ struct chat_answer chat_template_answer(const struct chat_template *chat) {
 static const char *list_names(char *text, size_t size) {
   size_t length = 0;
   *text = '\0';
-  for (int i = 0; chat_rows[i].name != NULL && length < size; i++)
+  for (int i = 0; i < CHAT_ROWS && length < size; i++)
     length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", chat_rows[i].name);
   return text;
 }
@@ -265,7 +263,7 @@ static neap_status make(const char *jinja, const char *file, const char *name, s
 neap_status chat_template_named(const char *name, struct chat_template **out) {
   char names[512], place[64];
   *out = NULL;
-  for (const struct chat_row *row = chat_rows; row->name != NULL; row++) {
+  for (const struct chat_row *row = chat_rows; row < chat_rows + CHAT_ROWS; row++) {
     snprintf(place, sizeof place, "template '%s'", row->name);
     if (strcmp(row->name, name) == 0) return make(row->program, place, row->name, out);
   }
@@ -274,20 +272,27 @@ neap_status chat_template_named(const char *name, struct chat_template **out) {
                    list_names(names, sizeof names));
 }
 
-/* Compares what two templates render; both may refuse. */
-static neap_status render_same(const struct chat_template *a, const struct chat_template *b,
-                               const struct probe *p, bool *same) {
-  struct rendering r[2] = {0};
-  const struct chat_template *const both[2] = {a, b};
-  neap_status status[2];
-  for (int i = 0; i < 2; i++)
-    status[i] = run_program(both[i], p->messages, p->count, p->generate, signs, &r[i]);
-  *same = status[0] == status[1];
-  if (*same && status[0] == NEAP_OK)
-    *same = r[0].text->length == r[1].text->length &&
-            memcmp(r[0].text->bytes, r[1].text->bytes, r[0].text->length) == 0;
-  free_renderings(r, 2);
-  return status[0] == NEAP_OUT_OF_MEMORY || status[1] == NEAP_OUT_OF_MEMORY ? NEAP_OUT_OF_MEMORY : NEAP_OK;
+/* Takes the rows out that render another text than `chat`; a refusal is a text of its own. */
+static neap_status compare_rows(const struct chat_template *chat, const struct probe *p,
+                                struct chat_template *rows, int count) {
+  struct rendering own = {0};
+  const neap_status wanted = run_program(chat, p->messages, p->count, p->generate, signs, &own);
+  neap_status status = wanted == NEAP_OUT_OF_MEMORY ? wanted : NEAP_OK;
+  for (int i = 0; i < count && status == NEAP_OK; i++) {
+    struct rendering r = {0};
+    if (rows[i].program == NULL) continue;
+    const neap_status got = run_program(&rows[i], p->messages, p->count, p->generate, signs, &r);
+    const bool same =
+        got == wanted &&
+        (got != NEAP_OK || (r.text->length == own.text->length && begins_with(text_of(&r), text_of(&own))));
+    if (got == NEAP_OUT_OF_MEMORY) status = got;
+    region_free(&r.run.region);
+    if (same) continue;
+    jinja_program_free(rows[i].program);
+    rows[i].program = NULL;
+  }
+  region_free(&own.run.region);
+  return status;
 }
 
 /* Names a model's own template after the row that renders the same. */
@@ -304,18 +309,18 @@ static neap_status find_name(struct chat_template *chat) {
                                         {3, false, {ASK, SYSTEM, ANSWER}},
                                         {7, true, {ASK, THINK, TOOL, TOOL, THINK, ASK_AGAIN, ANSWER}},
                                         {5, false, {ASK, THINK, TOOL, ANSWER, THINK}}};
-  for (const struct chat_row *row = chat_rows; row->name != NULL && chat->name == NULL; row++) {
-    struct chat_template other = {0};
-    bool same = true;
-    TRY(jinja_program_new(row->program, strlen(row->program), row->name, &other.program));
-    neap_status status = NEAP_OK;
-    for (size_t i = 0; i < sizeof probes / sizeof *probes && same && status == NEAP_OK; i++)
-      status = render_same(chat, &other, &probes[i], &same);
-    jinja_program_free(other.program);
-    TRY(status);
-    if (same) chat->name = row->name;
+  struct chat_template rows[CHAT_ROWS] = {0};
+  neap_status status = NEAP_OK;
+  for (int i = 0; i < CHAT_ROWS && status == NEAP_OK; i++)
+    status = jinja_program_new(chat_rows[i].program, strlen(chat_rows[i].program), chat_rows[i].name,
+                               &rows[i].program);
+  for (size_t i = 0; i < sizeof probes / sizeof *probes && status == NEAP_OK; i++)
+    status = compare_rows(chat, &probes[i], rows, CHAT_ROWS);
+  for (int i = CHAT_ROWS; i-- > 0;) {
+    if (rows[i].program != NULL) chat->name = chat_rows[i].name;
+    jinja_program_free(rows[i].program);
   }
-  return NEAP_OK;
+  return status;
 }
 
 neap_status chat_template_find(const char *jinja, const char *file, struct chat_template **out) {

@@ -434,7 +434,10 @@ static neap_status parse_target(struct parser *p, bool field, struct jinja_node 
   const struct jinja_token *begin = p->at;
   TRY(parse_tuple(p, parse_primary, NULL, out));
   struct jinja_node *target = *out;
-  if (field && target->type == JINJA_VARIABLE && skip_operator(p, ".")) return parse_dot(p, target, out);
+  if (field && target->type == JINJA_VARIABLE && skip_operator(p, ".")) {
+    TRY(new_node(p, JINJA_ATTRIBUTE, p->at->text, target, NULL, out));
+    return expect(p, JINJA_NAME_TOKEN, NULL, "a name");
+  }
   const struct jinja_node *name = target->type == JINJA_MAKE_TUPLE ? target->a : target;
   for (; name != NULL; name = name->next)
     if (name->type != JINJA_VARIABLE)

@@ -13,7 +13,7 @@ bool jinja_is_missing(struct jinja_value value) {
   return value.kind == JINJA_UNDEFINED && value.name == missing;
 }
 
-/* Returns the index of a word in a list of words; -1: it is not there. */
+/* Returns the index of a word in a list of words, or -1. */
 static int find_word(const char *words, const char *word) {
   const size_t length = strlen(word);
   for (int i = 0; *words != '\0'; i++) {

@@ -12,7 +12,7 @@ static bool is_space(uint32_t c) {
          c == 0x3000;
 }
 
-/* Returns the bytes of the first or the last character; 0: there is none. */
+/* Returns the bytes of the first or the last character; 0 at an end. */
 static size_t first_character(const char *bytes, size_t length, uint32_t *code) {
   return length > 0 ? (size_t)utf8_decode(bytes, length, code) : 0;
 }

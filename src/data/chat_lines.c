@@ -7,11 +7,6 @@
 #include "base/stop.h"
 #include "text/text_file.h"
 
-neap_status chat_lines_open(const char *path, const char *input, struct chat_lines *lines) {
-  *lines = (struct chat_lines){.input = input, .limit = CHAT_LINE_LIMIT};
-  return text_file_open(path, &lines->file);
-}
-
 void chat_lines_close(struct chat_lines *lines) {
   text_file_close(&lines->file);
   json_decref(lines->root);
@@ -21,17 +16,26 @@ void chat_lines_close(struct chat_lines *lines) {
   vector_free(&lines->sample.messages);
 }
 
-/* Fails with "FILE: line L: " and the message. */
+/* What a message begins with: "FILE: line L". */
+#define PLACE       "%s: %s %lld"
+#define PLACE_OF(l) (l)->file.name, (l)->unit, (long long)(l)->record
+
 static neap_status bad(const struct chat_lines *lines, const char *message) {
-  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: %s", lines->file.name, (long long)lines->line, message);
+  return neap_fail(NEAP_BAD_FORMAT, PLACE ": %s", PLACE_OF(lines), message);
 }
 
 static neap_status bad_field(const struct chat_lines *lines, const char *field, const char *message) {
-  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: field '%s' %s", lines->file.name, (long long)lines->line,
-                   field, message);
+  return neap_fail(NEAP_BAD_FORMAT, PLACE ": field '%s' %s", PLACE_OF(lines), field, message);
+}
+
+static neap_status too_long(const struct chat_lines *l) {
+  return neap_fail(NEAP_TOO_LARGE, PLACE " has more than %zu bytes, the most that a %s may have", PLACE_OF(l),
+                   l->limit, l->unit);
 }
 
 /* ---- Lines ---- */
+
+enum { ARRAY_BEGINS = 4096 }; /* bytes of white space at most before the bracket of an array */
 
 /* Reads one more piece of the file and appends it to the window. */
 static neap_status read_on(struct chat_lines *l) {
@@ -45,31 +49,128 @@ static neap_status read_on(struct chat_lines *l) {
   return NEAP_OK;
 }
 
+/* Drops what is before the place from the window. */
+static void drop_used(struct chat_lines *l) {
+  if (l->at > 0) memmove(l->window.data, l->window.data + l->at, l->window.count - l->at);
+  l->window.count -= l->at;
+  l->at = 0;
+}
+
 /* Takes the next line without its end, and drops everything before it from the window. */
 static neap_status take_line(struct chat_lines *l, struct text *line, bool *any) {
   size_t looked = 0;
   const char *end = NULL;
-  if (l->at > 0) memmove(l->window.data, l->window.data + l->at, l->window.count - l->at);
-  l->window.count -= l->at;
-  l->at = 0;
-  l->line++;
+  drop_used(l);
   for (;;) {
     if (looked < l->window.count) end = memchr(l->window.data + looked, '\n', l->window.count - looked);
     looked = l->window.count;
     const size_t length = end != NULL ? (size_t)(end - l->window.data) : looked;
-    RETURN_IF(length > l->limit, NEAP_TOO_LARGE,
-              "%s: line %lld has more than %zu bytes, the most that a line may have", l->file.name,
-              (long long)l->line, l->limit);
+    if (length > l->limit) return too_long(l);
     if (end != NULL || l->read == l->file.length) break;
     TRY(read_on(l));
   }
   *any = l->window.count > 0;
   *line = (struct text){
-      .bytes = l->window.data, .length = l->window.count, .name = l->file.name, .line = l->line};
+      .bytes = l->window.data, .length = l->window.count, .name = l->file.name, .line = l->record};
   if (end != NULL) line->length = (size_t)(end - l->window.data);
   l->at = line->length + (end != NULL);
   return NEAP_OK;
 }
+
+/* ---- Arrays ---- */
+
+/* Passes over white space; gives the byte that follows, or 0 at the end of the file. */
+static neap_status skip_blank(struct chat_lines *l, char *next) {
+  for (;; l->at++) {
+    if (l->at == l->window.count) {
+      *next = '\0';
+      if (l->read == l->file.length) return NEAP_OK;
+      drop_used(l);
+      TRY(read_on(l));
+    }
+    *next = l->window.data[l->at];
+    if (*next == '\0' || strchr(" \t\r\n", *next) == NULL) return NEAP_OK;
+  }
+}
+
+/* Passes over the comma before a record that is not the first, or over the array's end. */
+static neap_status pass_comma(struct chat_lines *l) {
+  char next;
+  TRY(skip_blank(l, &next));
+  if (next == ']') {
+    l->at++;
+    l->ended = true;
+    TRY(skip_blank(l, &next));
+    return l->at == l->window.count ? NEAP_OK : bad(l, "it stands behind the array's end");
+  }
+  if (l->record == 1) return NEAP_OK;
+  if (next != ',') return bad(l, "a comma, or the array's end, must come before it");
+  l->at++;
+  return skip_blank(l, &next);
+}
+
+/* Takes the next record of an array: from its opening bracket to that which closes it. */
+static neap_status take_element(struct chat_lines *l, struct text *record, bool *any) {
+  bool string = false, escaped = false;
+  size_t depth = 0, length = 0;
+  char next;
+  *any = false;
+  if (!l->ended) TRY(pass_comma(l));
+  if (l->ended) return NEAP_OK;
+  TRY(skip_blank(l, &next));
+  if (next != '{') return bad(l, next == '\0' ? "the array does not end" : "it must be a JSON object");
+  drop_used(l);
+  do {
+    if (length > l->limit) return too_long(l);
+    if (length == l->window.count) {
+      if (l->read == l->file.length) return bad(l, "the file ends inside it");
+      TRY(read_on(l));
+    }
+    const char c = l->window.data[length++];
+    if (escaped || (string && c == '\\')) {
+      escaped = !escaped;
+    } else if (c == '"') {
+      string = !string;
+    } else if (!string) {
+      depth += c == '{' || c == '[';
+      depth -= c == '}' || c == ']';
+    }
+  } while (depth > 0);
+  if (length > l->limit) return too_long(l);
+  *record = (struct text){.bytes = l->window.data, .length = length, .name = l->file.name};
+  l->at = length;
+  *any = true;
+  return NEAP_OK;
+}
+
+static neap_status take_record(struct chat_lines *l, struct text *record, bool *any) {
+  l->record++;
+  return l->array ? take_element(l, record, any) : take_line(l, record, any);
+}
+
+/* Looks whether the file begins as an array does. */
+static neap_status find_form(struct chat_lines *l) {
+  char next;
+  const size_t piece = l->file.length < ARRAY_BEGINS ? l->file.length : ARRAY_BEGINS;
+  TRY(vector_reserve(&l->window, piece + 1));
+  TRY(file_need_at(l->file.name, l->file.descriptor, l->file.first, l->window.data, piece));
+  size_t at = 0;
+  while (at < piece && l->window.data[at] != '\0' && strchr(" \t\r\n", l->window.data[at]) != NULL) at++;
+  if (at == piece || l->window.data[at] != '[') return NEAP_OK;
+  l->array = true;
+  l->unit = "record";
+  TRY(skip_blank(l, &next));
+  l->at++;
+  return NEAP_OK;
+}
+
+neap_status chat_lines_open(const char *path, const char *input, struct chat_lines *lines) {
+  *lines = (struct chat_lines){.input = input, .limit = CHAT_LINE_LIMIT, .unit = "line"};
+  TRY(text_file_open(path, &lines->file));
+  return find_form(lines);
+}
+
+/* ---- Records ---- */
 
 static bool is_empty(const struct text *line) {
   for (size_t i = 0; i < line->length; i++)
@@ -77,17 +178,23 @@ static bool is_empty(const struct text *line) {
   return true;
 }
 
-static neap_status parse(struct chat_lines *l, const struct text *line) {
+static neap_status parse(struct chat_lines *l, struct text *record) {
   json_error_t error;
-  if (is_empty(line)) return bad(l, "it is empty; each line must be a JSON object");
-  TRY(utf8_check(line));
+  char name[512], line[32] = "";
+  if (is_empty(record)) return bad(l, "it is empty; each line must be a JSON object");
+  if (l->array) { /* places are the record's own */
+    snprintf(name, sizeof name, PLACE, PLACE_OF(l));
+    record->name = name;
+  }
+  TRY(utf8_check(record));
   /* Numbers are of fields that are not read, and may be larger than 64 bits hold. */
   const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
-  l->root = json_loadb(line->bytes, line->length, flags, &error);
+  l->root = json_loadb(record->bytes, record->length, flags, &error);
   RETURN_IF(l->root == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,
-            "%s: line %lld: out of memory", l->file.name, (long long)l->line);
-  RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, "%s: line %lld, column %d: it is not valid JSON: %s",
-            l->file.name, (long long)l->line, error.column, error.text);
+            PLACE ": out of memory", PLACE_OF(l));
+  if (l->array) snprintf(line, sizeof line, ": line %d", error.line);
+  RETURN_IF(l->root == NULL, NEAP_BAD_FORMAT, PLACE "%s, column %d: it is not valid JSON: %s", PLACE_OF(l),
+            line, error.column, error.text);
   return json_is_object(l->root) ? NEAP_OK : bad(l, "it must be a JSON object");
 }
 
@@ -125,10 +232,9 @@ static bool is_some(const json_t *value) {
 static neap_status check_tools(const struct chat_lines *l, const json_t *object) {
   static const char *const fields[] = {"tools", "tool_calls", "function_call", "functions"};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-    RETURN_IF(
-        is_some(json_object_get(object, fields[i])), NEAP_UNSUPPORTED,
-        "%s: line %lld: field '%s': tools and tool calls are not supported; leave such conversations out",
-        l->file.name, (long long)l->line, fields[i]);
+    RETURN_IF(is_some(json_object_get(object, fields[i])), NEAP_UNSUPPORTED,
+              PLACE ": field '%s': tools and tool calls are not supported; leave such conversations out",
+              PLACE_OF(l), fields[i]);
   return NEAP_OK;
 }
 
@@ -153,8 +259,8 @@ static neap_status find_role(const struct chat_lines *l, const json_t *message,
     if (strcmp(r->name, name) == 0) return NEAP_OK;
     at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at > 0 ? ", " : "", r->name);
   }
-  return neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: field '%s': unknown %s '%.100s'; known are %s",
-                   l->file.name, (long long)l->line, place, spelling->role, name, known);
+  return neap_fail(NEAP_BAD_FORMAT, PLACE ": field '%s': unknown %s '%.100s'; known are %s", PLACE_OF(l),
+                   place, spelling->role, name, known);
 }
 
 static neap_status add_list(struct chat_lines *l, const json_t *list, const char *field,
@@ -228,7 +334,7 @@ static neap_status take_text(struct chat_lines *l, const json_t *text) {
   return NEAP_OK;
 }
 
-/* Forms of a line, each told by its field. */
+/* Forms of a record, each told by its field. */
 static const struct form {
   const char *field;
   neap_status (*take)(struct chat_lines *lines, const json_t *value);
@@ -259,21 +365,21 @@ static neap_status check_answers(const struct chat_lines *l) {
 }
 
 neap_status chat_lines_next(struct chat_lines *l, bool *any) {
-  struct text line;
+  struct text record;
   const struct form *form;
   TRY(stop_check());
   json_decref(l->root);
   l->root = NULL;
   l->sample.messages.count = l->sample.answered = 0;
   l->sample.text = (struct chat_message){0};
-  TRY(take_line(l, &line, any));
+  TRY(take_record(l, &record, any));
   if (!*any) return NEAP_OK;
-  TRY(parse(l, &line));
+  TRY(parse(l, &record));
   TRY(take_form(l, &form));
   return form->take == take_text ? NEAP_OK : check_answers(l);
 }
 
 neap_status chat_lines_skip(struct chat_lines *l, bool *any) {
-  struct text line;
-  return take_line(l, &line, any);
+  struct text record;
+  return take_record(l, &record, any);
 }

@@ -1,4 +1,5 @@
-/* Reads conversations from JSON lines: a file with one object per line, read line by line.
+/* Reads conversations from JSON lines, a file with one object per line, or from an array of objects in JSON,
+ * which may be on several lines. Both are read record by record.
  *
  *     {"messages": [{"role": R, "content": TEXT}, ...]}       R: system, user, assistant, tool
  *     {"conversations": [{"from": F, "value": TEXT}, ...]}    F: system, human, user, gpt, assistant, tool
@@ -17,11 +18,11 @@
 #include "text/chat_template.h"
 #include "text/utf8.h"
 
-enum { CHAT_LINE_LIMIT = 64 << 20 }; /* bytes of the longest line allowed */
+enum { CHAT_LINE_LIMIT = 64 << 20 }; /* bytes of the longest record allowed */
 
-/* The content of a line. Texts are valid until the next line is read. */
+/* The content of a record. Texts are valid until the next one is read. */
 struct chat_sample {
-  VECTOR(struct chat_message) messages; /* empty: the line is a text alone */
+  VECTOR(struct chat_message) messages; /* empty: the record is a text alone */
   struct chat_message text;             /* that text */
   size_t answered;                      /* assistant turns that belong to the prompt: not learned from */
 };
@@ -30,15 +31,17 @@ struct chat_sample {
 struct chat_lines {
   struct text file;  /* see text_file.h; `marked`: a byte-order mark was skipped */
   const char *input; /* put between an instruction and its input; borrowed */
-  size_t limit;      /* most bytes of a line: CHAT_LINE_LIMIT */
-  int64_t line;      /* number of the line that was read last, from 1 */
+  size_t limit;      /* most bytes of a record: CHAT_LINE_LIMIT */
+  int64_t record;    /* number of the record that was read last, from 1 */
+  const char *unit;  /* what messages call it: "line", or "record" of an array */
   struct chat_sample sample;
 
   /* Private. */
   size_t read;         /* bytes of the file that were read so far */
   VECTOR(char) window; /* bytes that were read; used up to `at` */
   size_t at;
-  json_t *root;        /* of the line */
+  bool array, ended;   /* the file is an array; its end was read */
+  json_t *root;        /* of the record */
   VECTOR(char) joined; /* an instruction joined with its input */
 };
 
@@ -47,13 +50,14 @@ struct chat_lines {
 neap_status chat_lines_open(const char *path, const char *input, struct chat_lines *lines);
 void chat_lines_close(struct chat_lines *lines);
 
-/* Reads the next line into lines->sample; *any is false at the end of the file. NEAP_BAD_FORMAT: the line is
- * empty, not UTF-8, not JSON or none of the forms above; or it has an unknown role, content other than text,
- * or no assistant turn. NEAP_UNSUPPORTED: it has tools. NEAP_TOO_LARGE: it has more bytes than the limit. The
- * message names file and line. */
+/* Reads the next record into lines->sample; *any is false at the end of the file. NEAP_BAD_FORMAT: the record
+ * is not UTF-8, not JSON or none of the forms above, a line is empty, or an array is not well formed; or it
+ * has an unknown role, content other than text, or no assistant turn. NEAP_UNSUPPORTED: it has tools.
+ * NEAP_TOO_LARGE: it has more bytes than the limit. The message names file and line, or record. */
 neap_status chat_lines_next(struct chat_lines *lines, bool *any);
 
-/* Skips the next line without parsing it. Fails only if it is too long or cannot be read. */
+/* Skips the next record without parsing it: of an array, up to its closing bracket. Fails only if it is too
+ * long, cannot be read, or if the array is not well formed around it. */
 neap_status chat_lines_skip(struct chat_lines *lines, bool *any);
 
 #endif

@@ -1,7 +1,7 @@
 /* Reads conversations as data:
  * "chat:FILE|DIR[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]", in the JSON lines
- * of chat_lines.h. A folder has train.jsonl and, to test with, valid.jsonl or else test.jsonl. If there is no
- * test file, a share of the training lines is held out.
+ * or the array of chat_lines.h. A folder has train.jsonl and, to test with, valid.jsonl or else test.jsonl.
+ * If there is no test file, a share of the training lines is held out.
  *
  * Each conversation is rendered by a chat template and converted to tokens once; they go to a temporary file,
  * 4 bytes a token. The process holds a struct conversation of 16 bytes for each, and 1 byte a line if some
@@ -171,9 +171,9 @@ struct work {
   int descriptor;  /* of what is written */
   int64_t written; /* tokens, or bytes of text */
   VECTOR(struct conversation) records[SPLITS];
-  int64_t longest, longest_line; /* tokens of the longest record that there is, */
-  const char *longest_file;      /* and where it is */
-  struct chat_lines lines;       /* that are open */
+  int64_t longest, longest_record;         /* tokens of the longest record that there is, */
+  const char *longest_file, *longest_unit; /* and where it is */
+  struct chat_lines lines;                 /* that are open */
   struct chat_text text;
   struct token_ids ids;
   struct places ends;
@@ -199,7 +199,7 @@ static neap_status take_text(struct chat_text *out, const struct chat_message *t
   if (text->length > 0) memcpy(out->text.data, text->content, text->length);
   if (end > 0) memcpy(out->text.data + text->length, eos, end);
   out->text.count = text->length + end;
-  return vector_push(&out->spans, (struct chat_span){0, SIZE_MAX});
+  return vector_push(&out->spans, (struct chat_span){0, SIZE_MAX, 0});
 }
 
 /* Renders the line that was read last. */
@@ -211,7 +211,8 @@ static neap_status render(struct work *w) {
   if (status == NEAP_OK) return NEAP_OK;
   struct ending ending;
   ending_keep(&ending, status);
-  return neap_fail(status, "%s: line %lld: %s", w->lines.file.name, (long long)w->lines.line, ending.message);
+  return neap_fail(status, "%s: %s %lld: %s", w->lines.file.name, w->lines.unit, (long long)w->lines.record,
+                   ending.message);
 }
 
 /* Calls `use` for each conversation of a file that belongs to one part, or to both (SPLITS). */
@@ -275,7 +276,8 @@ static neap_status make_tokenizer(struct work *w, const char *kind) {
 
 static neap_status encode(struct work *w) {
   char name[512];
-  snprintf(name, sizeof name, "%s (line %lld, as rendered)", w->lines.file.name, (long long)w->lines.line);
+  snprintf(name, sizeof name, "%s (%s %lld, as rendered)", w->lines.file.name, w->lines.unit,
+           (long long)w->lines.record);
   const struct text text = {.bytes = w->text.text.data, .length = w->text.text.count, .name = name};
   w->ids.count = w->ends.count = 0;
   return tokenizer_encode_places(w->source->tokenizer, &text, w->lines.sample.messages.count == 0, &w->ids,
@@ -286,8 +288,9 @@ static neap_status encode(struct work *w) {
  * Returns how many of the first `count` carry loss, apart from the very first, which nothing predicts. */
 static int64_t mark(struct work *w, size_t count) {
   const bool all = w->source->task.chat.train_on_prompt;
-  size_t span = w->lines.sample.answered;
+  size_t span = 0;
   int64_t counted = 0;
+  while (span < w->text.spans.count && w->text.spans.data[span].turn < w->lines.sample.answered) span++;
   for (size_t i = 0; i < count; i++) {
     const size_t begin = i > 0 ? w->ends.data[i - 1] : 0;
     while (span < w->text.spans.count && begin >= w->text.spans.data[span].end) span++;
@@ -314,7 +317,8 @@ static neap_status write_tokens(struct work *w, enum split split) {
   TRY(vector_push(&w->records[split], (struct conversation){w->written, (int32_t)count}));
   if ((int64_t)count > w->longest) {
     w->longest = (int64_t)count;
-    w->longest_line = w->lines.line;
+    w->longest_record = w->lines.record;
+    w->longest_unit = w->lines.unit;
     w->longest_file = w->lines.file.name;
   }
   w->written += (int64_t)count;
@@ -352,7 +356,7 @@ static neap_status hold_out(struct work *w, const struct words *words) {
   if (w->files[SPLIT_TEST] != NULL) return NEAP_OK;
   TRY(chat_lines_open(w->files[SPLIT_TRAIN], "", &w->lines));
   for (; any; lines++) TRY(chat_lines_skip(&w->lines, &any));
-  RETURN_IF(lines == 0, NEAP_BAD_FORMAT, "%s: the file has no lines", w->files[SPLIT_TRAIN]);
+  RETURN_IF(lines == 0, NEAP_BAD_FORMAT, "%s: the file has no conversations", w->files[SPLIT_TRAIN]);
   TRY(holdout_draw(w->source, words->holdout, words->seed, lines, &held));
   w->held = held;
   w->held_count = lines;
@@ -397,8 +401,8 @@ static neap_status finish(struct work *w) {
   else
     TRY(keep_apart(source, w->longest - 1));
   source->context = region_copy(&source->region, &chat, 1, sizeof chat);
-  source->longest = region_format(&source->region, "%s: line %lld, of %lld tokens", w->longest_file,
-                                  (long long)w->longest_line, (long long)w->longest);
+  source->longest = region_format(&source->region, "%s: %s %lld, of %lld tokens", w->longest_file,
+                                  w->longest_unit, (long long)w->longest_record, (long long)w->longest);
   RETURN_IF(source->context == NULL || source->longest == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory",
             chat.path);
   return NEAP_OK;

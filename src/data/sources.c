@@ -34,9 +34,10 @@ static const struct source_row {
     {"text:FILE", "a text file; [,tokens=bytes|characters|N|FILE.json][,test=FILE]", text_open, ".txt"},
     {"tokens:FILE", "token ids, .bin or .npy; [,type=u16|i32][,test=FILE]", tokens_open, ".bin"},
     {"chat:FILE",
-     "conversations, one JSON object per line (or FILE.jsonl alone; a folder has train.jsonl); "
+     "conversations, one JSON object per line or an array of them (or FILE.jsonl alone; a folder has "
+     "train.jsonl); "
      "[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]",
-     chat_open, NULL},
+     chat_open, ".json"},
     {"parallel:DIR:de-en", "pairs of lines that translate each other; [,tokens=N|FILE.json]", parallel_open,
      NULL},
     {"synthetic", "images drawn by the program; [:side=32,classes=10,images=10000,seed=0]", synthetic_open,

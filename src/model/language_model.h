@@ -37,8 +37,8 @@ neap_status language_model_new_layers(const char *path, const neap_model_options
 /* Gives the tokenizer that comes with the model, to be freed with tokenizer_free. */
 neap_status language_model_tokenizer(const char *path, struct tokenizer **out);
 
-/* Gives its chat template, to be freed with chat_template_free; NULL: it has none. NEAP_UNSUPPORTED: it
- * cannot be rendered; the message lists the supported ones. */
+/* Gives its chat template, to be freed with chat_template_free; NULL: it has none. Fails as
+ * chat_template_find. */
 neap_status language_model_chat_template(const char *path, struct chat_template **out);
 
 #endif

@@ -3,344 +3,348 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/chat_jinja.h"
-#include "text/utf8.h"
+#include "text/chat_rows.h"
+#include "text/jinja_eval.h"
+#include "text/jinja_text.h"
 
 const char *const chat_role_names[CHAT_ROLES] = {"system", "user", "assistant", "tool"};
 
-/* Signs in the texts of a row for texts that are only known when it renders. */
-#define BOS  "\1"
-#define EOS  "\2"
-#define DATE "\3"
+/* Signs in texts that were found for tokens that are only known when a conversation is rendered. */
+#define BOS "\1"
+#define EOS "\2"
 
-/* The texts around a message's content. */
-struct turn {
-  const char *before; /* of the assistant: the generation prompt; NULL: the role has no turn */
-  const char *lead;   /* of the assistant: what it writes itself before its content */
-  const char *end;    /* the token that ends the turn, which carries the assistant's loss */
-  const char *after;
+/* Bytes, borrowed. */
+struct piece {
+  const char *bytes;
+  size_t length;
 };
 
-/* The place of a first system message. */
-enum system_place {
-  SYSTEM_TURN,       /* in its own turn */
-  SYSTEM_HEAD,       /* in the row's head, which is there without it, too */
-  SYSTEM_FIRST_USER, /* before the content of the first message */
-  SYSTEM_LAST_USER,  /* before that of the last message, where that is a user's; else nowhere */
-};
+static struct piece piece_of(const char *text) { return (struct piece){text, strlen(text)}; }
 
-enum trimming {
-  TRIM_NOTHING,
-  TRIM_CONTENT,   /* of every message */
-  TRIM_WITH_HEAD, /* the same, where the system's text is before it, with that */
-  TRIM_ASSISTANT,
-};
-
-enum { MARKS = 5 };
-
-struct chat_format {
-  const char *name;
-  const char *has[MARKS], *lacks[MARKS];    /* in the program as chat_jinja.h spells it */
-  const char *system_before, *system_after; /* of the default system text there; NULL: it has none */
-  const char *usual_system;                 /* of the row where it is named */
-  struct turn turns[CHAT_ROLES];            /* by role */
-  const char *head, *head_after;            /* around the system's text in the head */
-  const char *system_open, *system_close;   /* around it before a user's content */
-  const char *tools_open, *tools_close;     /* around tools' messages that follow each other */
-  const char *finish;                       /* at the end, where no prompt follows */
-  const char *input;                        /* between an instruction and its input; NULL: a line feed */
-  enum system_place system;
-  enum trimming trim;
-  bool bos;             /* at the beginning; of a program that is found, whether it says so */
-  bool alternate;       /* users and assistants take turns */
-  bool no_empty_system; /* a system's message without content is left out */
-  bool json_tools;      /* the content of a tool's message is a string of JSON */
-  bool thinks;          /* the content of assistants' messages is that of Qwen3 */
-};
-
-#define CHATML(role) "<|im_start|>" role "\n", "", "<|im_end|>", "\n"
-#define LLAMA3(role) "<|start_header_id|>" role "<|end_header_id|>\n\n", "", "<|eot_id|>", ""
-#define GEMMA(role)  "<start_of_turn>" role "\n", "", "<end_of_turn>", "\n"
-#define PHI3(role)   "<|" role "|>\n", "", "<|end|>", "\n"
-#define PHI4(role)   "<|im_start|>" role "<|im_sep|>", "", "<|im_end|>", ""
-#define ZEPHYR(role) "<|" role "|>\n", "", EOS, "\n"
-#define QWEN_TOOLS   .tools_open = "<|im_start|>user", .tools_close = "<|im_end|>\n"
-#define QWEN_TOOL    "\n<tool_response>\n", "", "", "\n</tool_response>"
-#define ALPACA_SYSTEM                                                                                        \
-  "Below is an instruction that describes a task. Write a response that appropriately completes the "        \
-  "request."
-
-/* Marks are expressions, so that a template that treats the content differently is another template. The
- * first row that fits is used. */
-static const struct chat_format formats[] = {
-    {.name = "chatml",
-     .has = {"'<|im_start|>'+message['role']+'\\n'+message['content']+'<|im_end|>\\n'",
-             "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\\n'}}"},
-     .lacks = {"tool", "think", "raise_exception", "message['role']=="},
-     .system_before = "'<|im_start|>system\\n",
-     .system_after = "<|im_end|>\\n'",
-     .turns = {{CHATML("system")}, {CHATML("user")}, {CHATML("assistant")}, {CHATML("tool")}}},
-    {.name = "qwen2.5",
-     .has = {"'<|im_start|>'+message['role']+'\\n'+message['content']+'<|im_end|>\\n'",
-             "{%if(message['role']=='user')or(message['role']=='system'andnotloop.first)or",
-             "\\n<tool_response>\\n", "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\\n'}}"},
-     .lacks = {"think"},
-     .system_before = "'<|im_start|>system\\n",
-     .system_after = "<|im_end|>\\n'",
-     .usual_system = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-     QWEN_TOOLS,
-     .turns = {{CHATML("system")}, {CHATML("user")}, {CHATML("assistant")}, {QWEN_TOOL}}},
-    {.name = "qwen3",
-     .has = {"{%ifloop.lastor(notloop.lastandreasoning_content)%}", "ns.last_query_index",
-             "'\\n<think>\\n'+reasoning_content.strip('\\n')+'\\n</think>\\n\\n'+content.lstrip('\\n')",
-             "\\n<tool_response>\\n", "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\\n'}}"},
-     QWEN_TOOLS,
-     .thinks = true,
-     .turns = {{CHATML("system")}, {CHATML("user")}, {CHATML("assistant")}, {QWEN_TOOL}}},
-    {.name = "qwen3-2507",
-     .has = {"{%elifmessage['role']=='assistant'%}{{'<|im_start|>'+message['role']+'\\n'+content}}",
-             "{%if(message['role']=='user')or(message['role']=='system'andnotloop.first)%}",
-             "\\n<tool_response>\\n", "{%ifadd_generation_prompt%}{{'<|im_start|>assistant\\n'}}"},
-     .lacks = {"think"},
-     QWEN_TOOLS,
-     .turns = {{CHATML("system")}, {CHATML("user")}, {CHATML("assistant")}, {QWEN_TOOL}}},
-    {.name = "llama2",
-     .has = {"{{bos_token+'[INST] '+content.strip()+' [/INST]'}}", "{{' '+content.strip()+' '+eos_token}}",
-             "'<<SYS>>\\n'+system_message+'\\n<</SYS>>\\n\\n'+message['content']"},
-     .system = SYSTEM_FIRST_USER,
-     .system_open = "<<SYS>>\n",
-     .system_close = "\n<</SYS>>\n\n",
-     .trim = TRIM_WITH_HEAD,
-     .alternate = true,
-     .turns = {[CHAT_USER] = {BOS "[INST] ", "", "", " [/INST]"}, [CHAT_ASSISTANT] = {"", " ", " " EOS, ""}}},
-    {.name = "llama3",
-     .has = {"'<|start_header_id|>'+message['role']+'<|end_header_id|>\\n\\n'+message['content']|trim+'<|eot_"
-             "id|>'",
-             "{%setcontent=bos_token+content%}"},
-     .lacks = {"Cutting Knowledge", "tool"},
-     .bos = true,
-     .trim = TRIM_CONTENT,
-     .turns = {{LLAMA3("system")}, {LLAMA3("user")}, {LLAMA3("assistant")}, {LLAMA3("tool")}}},
-    {.name = "llama3.1",
-     .has = {"'<|start_header_id|>'+message['role']+'<|end_header_id|>\\n\\n'+message['content']|trim+'<|eot_"
-             "id|>'",
-             "'Cutting Knowledge Date: December 2023\\n'", "'Today Date: '+date_string+'\\n\\n'",
-             "<|start_header_id|>ipython<|end_header_id|>"},
-     .bos = true,
-     .trim = TRIM_CONTENT,
-     .system = SYSTEM_HEAD,
-     .head = "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday "
-             "Date: " DATE "\n\n",
-     .head_after = "<|eot_id|>",
-     .json_tools = true,
-     .turns = {{LLAMA3("system")}, {LLAMA3("user")}, {LLAMA3("assistant")}, {LLAMA3("ipython")}}},
-    {.name = "gemma",
-     .has = {"'<start_of_turn>'+role+'\\n'+message['content']|trim+'<end_of_turn>\\n'",
-             "'System role not supported'", "{{bos_token}}"},
-     .bos = true,
-     .trim = TRIM_CONTENT,
-     .alternate = true,
-     .turns = {[CHAT_USER] = {GEMMA("user")}, [CHAT_ASSISTANT] = {GEMMA("model")}}},
-    {.name = "gemma3",
-     .has = {"'<start_of_turn>'+role+'\\n'+(first_user_prefixifloop.firstelse'')",
-             "{%setfirst_user_prefix=messages[0]['content']+'\\n\\n'%}", "{{message['content']|trim}}",
-             "{{bos_token}}"},
-     .bos = true,
-     .trim = TRIM_CONTENT,
-     .alternate = true,
-     .system = SYSTEM_FIRST_USER,
-     .system_open = "",
-     .system_close = "\n\n",
-     .turns = {[CHAT_USER] = {GEMMA("user")}, [CHAT_ASSISTANT] = {GEMMA("model")}}},
-    {.name = "phi3.5",
-     .has = {"{%ifmessage['role']=='system'andmessage['content']%}{{'<|system|>\\n'+message['content']+'<|"
-             "end|>\\n'}}",
-             "{{'<|user|>\\n'+message['content']+'<|end|>\\n'}}",
-             "{{'<|assistant|>\\n'+message['content']+'<|end|>\\n'}}", "{%else%}{{eos_token}}{%endif%}"},
-     .finish = EOS,
-     .no_empty_system = true,
-     .turns = {{PHI3("system")}, {PHI3("user")}, {PHI3("assistant")}}},
-    {.name = "phi3",
-     .has = {"{%ifmessage['role']=='system'%}{{'<|system|>\\n'+message['content']+'<|end|>\\n'}}",
-             "{{'<|user|>\\n'+message['content']+'<|end|>\\n'}}",
-             "{{'<|assistant|>\\n'+message['content']+'<|end|>\\n'}}", "{%else%}{{eos_token}}{%endif%}"},
-     .finish = EOS,
-     .turns = {{PHI3("system")}, {PHI3("user")}, {PHI3("assistant")}}},
-    {.name = "phi4",
-     .has = {"{{'<|im_start|>system<|im_sep|>'+message['content']+'<|im_end|>'}}",
-             "{{'<|im_start|>user<|im_sep|>'+message['content']+'<|im_end|>'}}",
-             "{{'<|im_start|>assistant<|im_sep|>'+message['content']+'<|im_end|>'}}"},
-     .turns = {{PHI4("system")}, {PHI4("user")}, {PHI4("assistant")}}},
-    {.name = "zephyr",
-     .has = {"{{'<|user|>\\n'+message['content']+eos_token}}",
-             "{{'<|system|>\\n'+message['content']+eos_token}}",
-             "{{'<|assistant|>\\n'+message['content']+eos_token}}",
-             "{%ifloop.lastandadd_generation_prompt%}{{'<|assistant|>'}}"},
-     .turns = {{ZEPHYR("system")}, {ZEPHYR("user")}, {ZEPHYR("assistant")}}},
-    {.name = "mistral-v1",
-     .has = {"' [INST] '+system_message+'\\n\\n'+message['content']+' [/INST]'",
-             "' [INST] '+message['content']+' [/INST]'", "{{' '+message['content']+eos_token}}",
-             "{%ifloop.firstandsystem_messageisdefined%}"},
-     .bos = true,
-     .alternate = true,
-     .system = SYSTEM_FIRST_USER,
-     .system_open = "",
-     .system_close = "\n\n",
-     .turns = {[CHAT_USER] = {" [INST] ", "", "", " [/INST]"}, [CHAT_ASSISTANT] = {"", " ", EOS, ""}}},
-    {.name = "mistral-v3",
-     .has = {"'[INST] '+system_message+'\\n\\n'+message['content']+'[/INST]'",
-             "'[INST] '+message['content']+'[/INST]'", "{{' '+message['content']|trim+eos_token}}",
-             "{%ifloop.lastandsystem_messageisdefined%}"},
-     .bos = true,
-     .alternate = true,
-     .trim = TRIM_ASSISTANT,
-     .system = SYSTEM_LAST_USER,
-     .system_open = "",
-     .system_close = "\n\n",
-     .turns = {[CHAT_USER] = {"[INST] ", "", "", "[/INST]"}, [CHAT_ASSISTANT] = {"", " ", EOS, ""}}},
-    {.name = "mistral-nemo",
-     .has = {"'[INST]'+system_message+'\\n\\n'+message['content']+'[/INST]'",
-             "'[INST]'+message['content']+'[/INST]'", "{{message['content']+eos_token}}",
-             "{%ifloop.lastandsystem_messageisdefined%}"},
-     .bos = true,
-     .alternate = true,
-     .system = SYSTEM_LAST_USER,
-     .system_open = "",
-     .system_close = "\n\n",
-     .turns = {[CHAT_USER] = {"[INST]", "", "", "[/INST]"}, [CHAT_ASSISTANT] = {"", "", EOS, ""}}},
-    {.name = "mistral-first",
-     .has = {"{{bos_token}}", "{{'[INST] '+message['content']+' [/INST]'}}",
-             "{{message['content']+eos_token}}"},
-     .lacks = {"system"},
-     .bos = true,
-     .alternate = true,
-     .turns = {[CHAT_USER] = {"[INST] ", "", "", " [/INST]"}, [CHAT_ASSISTANT] = {"", "", EOS, ""}}},
-    {.name = "alpaca",
-     .has = {"'### Instruction:\\n'+message['content']+'\\n\\n'",
-             "'### Response:\\n'+message['content']+eos_token+'\\n\\n'", "{{'### Response:\\n'}}",
-             "{{messages[0]['content']+'\\n\\n'}}"},
-     .system_before = "{%else%}{{'",
-     .system_after = "\\n\\n'}}",
-     .usual_system = ALPACA_SYSTEM,
-     .bos = true,
-     .alternate = true,
-     .input = "\n\n### Input:\n",
-     .turns = {[CHAT_SYSTEM] = {"", "", "", "\n\n"},
-               [CHAT_USER] = {"### Instruction:\n", "", "", "\n\n"},
-               [CHAT_ASSISTANT] = {"### Response:\n", "", EOS, "\n\n"}}},
-    {.name = "plain", /* no program is */
-     .bos = true,
-     .turns = {{"", "", "", ""}, {"", "", "", ""}, {"", "", EOS, ""}, {"", "", "", ""}}},
-};
-enum { FORMATS = sizeof formats / sizeof *formats };
-
-/* ---- Finding ---- */
-
-const char *chat_template_name_at(int index) {
-  return index >= 0 && index < FORMATS ? formats[index].name : NULL;
+static struct piece between(struct piece p, size_t begin, size_t end) {
+  return (struct piece){p.bytes + begin, end > begin ? end - begin : 0};
 }
 
-const char *chat_template_input(const struct chat_template *chat) {
-  return chat->format->input != NULL ? chat->format->input : "\n";
+static bool begins_with(struct piece p, struct piece with) {
+  return with.length <= p.length && memcmp(p.bytes, with.bytes, with.length) == 0;
 }
 
-struct chat_answer chat_template_answer(const struct chat_template *chat) {
-  const struct turn *turn = &chat->format->turns[CHAT_ASSISTANT];
-  return (struct chat_answer){turn->lead, strstr(turn->end, EOS) == NULL ? turn->end : NULL};
+static size_t common(struct piece a, struct piece b) {
+  size_t i = 0;
+  while (i < a.length && i < b.length && a.bytes[i] == b.bytes[i]) i++;
+  return i;
 }
 
-static bool fits(const struct chat_format *format, const char *program) {
-  if (format->has[0] == NULL) return false;
-  for (int i = 0; i < MARKS; i++) {
-    if (format->has[i] != NULL && strstr(program, format->has[i]) == NULL) return false;
-    if (format->lacks[i] != NULL && strstr(program, format->lacks[i]) != NULL) return false;
+/* ---- Running the program ---- */
+
+/* One rendering: the text, and where the messages' contents are in it. */
+struct rendering {
+  struct jinja_run run;
+  const struct jinja_string *text;
+};
+
+static struct piece text_of(const struct rendering *r) {
+  return (struct piece){r->text->bytes, r->text->length};
+}
+
+static neap_status new_text(struct jinja_run *run, const char *text, struct jinja_value *out) {
+  return jinja_new_string(run, text, strlen(text), JINJA_UNMARKED, out);
+}
+
+static neap_status make_messages(struct jinja_run *run, const struct chat_message *messages, size_t count,
+                                 struct jinja_value *out) {
+  struct jinja_value names[2], fields[2];
+  TRY(new_text(run, "role", &names[0]));
+  TRY(new_text(run, "content", &names[1]));
+  TRY(jinja_new_list(run, JINJA_IN_LIST, count, out));
+  for (size_t i = 0; i < count; i++) {
+    const struct chat_message *m = &messages[i];
+    struct jinja_value *item = &out->list->items[i];
+    TRY(new_text(run, chat_role_names[m->role], &fields[0]));
+    TRY(jinja_new_string(run, m->length > 0 ? m->content : "", m->length, (int)i, &fields[1]));
+    TRY(jinja_new_dict(run, JINJA_DICT, item));
+    for (int f = 0; f < 2; f++) TRY(jinja_dict_set(run, item->dict, names[f], fields[f]));
   }
-  return true;
-}
-
-static const char *list_names(char *text, size_t size) {
-  size_t length = 0;
-  for (int i = 0; i < FORMATS && length < size; i++)
-    length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", formats[i].name);
-  return text;
-}
-
-static neap_status copy_text(const char *text, char **out) {
-  *out = text != NULL ? strdup(text) : NULL;
-  if (text != NULL) RETURN_IF_NULL(*out);
   return NEAP_OK;
 }
 
-static const char usual_date[] = "26 Jul 2024"; /* of Llama 3.1 and what follows it */
-
-static bool tells_date(const struct chat_format *format) {
-  return format->head != NULL && strstr(format->head, DATE) != NULL;
+/* Returns what a rendering may take, which grows with the contents. */
+static struct jinja_limits limits_for(const struct chat_message *messages, size_t count) {
+  struct jinja_limits limits = jinja_usual_limits;
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; i++) bytes += messages[i].length;
+  limits.output = ((size_t)4 << 20) + 16 * bytes;
+  limits.memory = ((size_t)256 << 20) + 64 * bytes;
+  return limits;
 }
 
-static neap_status make(const struct chat_format *format, struct chat_template **out) {
-  *out = calloc(1, sizeof **out);
+/* Free r->run.region whatever the status. */
+static neap_status run_program(const struct chat_template *chat, const struct chat_message *messages,
+                               size_t count, bool generate, struct chat_ends ends, struct rendering *r) {
+  struct jinja_variable variables[6] = {{"messages", jinja_none()},
+                                        {"add_generation_prompt", jinja_bool(generate)},
+                                        {"tools", jinja_none()},
+                                        {"documents", jinja_none()}};
+  const char *const tokens[2][2] = {{"bos_token", ends.bos}, {"eos_token", ends.eos}};
+  size_t known = 4;
+  jinja_begin(chat->program, limits_for(messages, count), &r->run);
+  TRY(make_messages(&r->run, messages, count, &variables[0].value));
+  for (int i = 0; i < 2; i++) { /* a model without such a token has no name for it; a row takes no text */
+    const char *text = tokens[i][1] == NULL && chat->named ? "" : tokens[i][1];
+    if (text == NULL) continue;
+    variables[known].name = tokens[i][0];
+    TRY(new_text(&r->run, text, &variables[known++].value));
+  }
+  return jinja_render(chat->program, &r->run, variables, known, &r->text);
+}
+
+/* Gives where the content of a message is in a text; false: it is nowhere. */
+static bool find_content(const struct jinja_string *text, int message, struct chat_span *out) {
+  bool found = false;
+  for (size_t i = 0; i < text->mark_count; i++) {
+    const struct jinja_mark *m = &text->marks[i];
+    if (m->source != message) continue;
+    if (!found || m->begin < out->begin) out->begin = m->begin;
+    if (!found || m->end > out->end) out->end = m->end;
+    found = true;
+  }
+  return found;
+}
+
+/* ---- What is around an answer ---- */
+
+/* The conversations from which that is found, and by which programs are compared. */
+#define MESSAGE(role, text)                                                                                  \
+  { role, text, sizeof(text) - 1 }
+#define SYSTEM    MESSAGE(CHAT_SYSTEM, " Be brief.\n")
+#define ASK       MESSAGE(CHAT_USER, " How are \"you\"?\n")
+#define ANSWER    MESSAGE(CHAT_ASSISTANT, "\n Fine. ")
+#define THINK     MESSAGE(CHAT_ASSISTANT, "<think>\nHm.\n</think>\n\nYes.")
+#define TOOL      MESSAGE(CHAT_TOOL, "{\"t\": 1}")
+#define ASK_AGAIN MESSAGE(CHAT_USER, "And now?")
+
+struct probe {
+  size_t count;
+  bool generate;
+  struct chat_message messages[8];
+};
+
+static const struct chat_ends signs = {BOS, EOS};
+
+static void free_renderings(struct rendering *list, int count) {
+  for (int i = 0; i < count; i++) region_free(&list[i].run.region);
+}
+
+/* Returns the length of a text without a tag at its end that is open. */
+static size_t without_open_tag(struct piece text) {
+  for (size_t at = text.length; at-- > 0;) {
+    if (strchr(">] \n", text.bytes[at]) != NULL) break;
+    if (text.bytes[at] == '<' || text.bytes[at] == '[') return at;
+  }
+  return text.length;
+}
+
+/* Gives what a text begins with up to a blank, with the blanks before it. */
+static struct piece first_word(struct piece text) {
+  size_t end = jinja_space_at_begin(text.bytes, text.length);
+  if (end == text.length) return between(text, 0, 0);
+  while (end < text.length && jinja_space_at_begin(text.bytes + end, text.length - end) == 0) end++;
+  return between(text, 0, end);
+}
+
+/* Finds how a turn ends, from the text behind its content where it is the last and where another follows. */
+static struct piece find_end(struct piece last, struct piece followed) {
+  size_t shared = common(last, followed);
+  if (shared < last.length) shared = without_open_tag(between(last, 0, shared));
+  const struct piece end = first_word(between(last, 0, shared));
+  return end.length > 0 ? end : first_word(last);
+}
+
+static neap_status copy_piece(struct piece piece, char **out) {
+  *out = calloc(1, piece.length + 1);
   RETURN_IF_NULL(*out);
-  **out = (struct chat_template){.format = format, .name = format->name, .bos = format->bos};
+  memcpy(*out, piece.bytes, piece.length);
   return NEAP_OK;
 }
 
-/* Returns `status`; if it is a failure, frees the template. */
-static neap_status finish(neap_status status, struct chat_template **out) {
-  if (status != NEAP_OK) {
-    chat_template_free(*out);
-    *out = NULL;
+/* Takes the first token of a turn's end: a tag in its brackets, or all of it. */
+static neap_status find_stop(struct chat_template *chat) {
+  const char *begin = chat->end + jinja_space_at_begin(chat->end, strlen(chat->end));
+  const char *end = *begin == '<' ? strchr(begin, '>') : *begin == '[' ? strchr(begin, ']') : NULL;
+  const size_t length = end != NULL ? (size_t)(end - begin) + 1 : strlen(begin);
+  if (length == 0 || *begin == *EOS) return NEAP_OK;
+  return copy_piece((struct piece){begin, length}, &chat->stop);
+}
+
+/* Finds what is around an answer from a conversation whose last message asks: without a prompt for an answer,
+ * with it, with an answer, and with a turn behind that. */
+static neap_status look_around(struct chat_template *chat, const struct rendering r[4], int asked) {
+  const struct piece without = text_of(&r[0]), with = text_of(&r[1]), answered = text_of(&r[2]),
+                     followed = text_of(&r[3]);
+  struct chat_span ask = {0}, answer = {0}, again = {0};
+  find_content(r[2].text, asked, &ask);
+  if (!find_content(r[2].text, asked + 1, &answer) || !find_content(r[3].text, asked + 1, &again))
+    return neap_fail(NEAP_UNSUPPORTED, "it leaves out what the assistant says");
+  const size_t head = common(without, with), agreed = common(with, answered);
+  const struct piece prompt = between(with, head, with.length);
+  size_t begin = agreed < answer.begin ? agreed : answer.begin;
+  if (begin < with.length) begin = without_open_tag(between(with, 0, begin));
+  struct piece before = between(answered, head < begin ? head : begin, begin);
+  for (size_t at = answer.begin + 1; prompt.length > 0 && at-- > ask.end;) /* whatever was before it */
+    if (begins_with(between(answered, at, answer.begin), prompt)) {
+      begin = at + prompt.length;
+      before = prompt;
+      break;
+    }
+  if (begin < ask.end) begin = answer.begin, before.length = 0; /* earlier turns change with an answer */
+  const struct piece rest = between(answered, answer.end, answered.length);
+  static const char instruction[] = "### Instruction:\n";
+  const size_t length = sizeof instruction - 1;
+  chat->instructs =
+      ask.begin >= length && memcmp(answered.bytes + ask.begin - length, instruction, length) == 0;
+  TRY(copy_piece(before, &chat->before));
+  TRY(copy_piece(between(answered, begin, answer.begin), &chat->lead));
+  TRY(copy_piece(find_end(rest, between(followed, again.end, followed.length)), &chat->end));
+  return find_stop(chat);
+}
+
+static neap_status probe(struct chat_template *chat) {
+  static const struct chat_message conversation[] = {SYSTEM, ASK, ANSWER, ASK_AGAIN};
+  static const int beyond[4] = {0, 0, 1, 2}; /* messages after the one that asks */
+  neap_status status = NEAP_OK;
+  for (int system = 0; system < 2; system++) { /* without a system, or else with one */
+    struct rendering r[4] = {0};
+    status = NEAP_OK;
+    for (int i = 0; i < 4 && status == NEAP_OK; i++)
+      status = run_program(chat, conversation + 1 - system, (size_t)(1 + system + beyond[i]), i == 1, signs,
+                           &r[i]);
+    if (status == NEAP_OK) status = look_around(chat, r, system);
+    free_renderings(r, 4);
+    if (status == NEAP_OK || status == NEAP_OUT_OF_MEMORY) break;
   }
   return status;
 }
 
-/* Reads the details of a program that its row does not have. */
-static neap_status read_details(struct chat_template *chat, const char *program) {
-  const struct chat_format *format = chat->format;
-  chat->bos = strstr(program, "bos_token") != NULL && format->bos;
-  if (!format->bos) chat->bos = strncmp(program, "{{bos_token}}", 13) == 0;
-  if (tells_date(format)) TRY(chat_jinja_literal(program, "{%setdate_string='", "'", &chat->date));
-  if (tells_date(format) && chat->date == NULL) TRY(copy_text(usual_date, &chat->date));
-  if (format->system_before == NULL) return NEAP_OK;
-  return chat_jinja_literal(program, format->system_before, format->system_after, &chat->system);
+/* ---- Finding ---- */
+
+const char *chat_template_name_at(int index) {
+  return index >= 0 && index < CHAT_ROWS ? chat_rows[index].name : NULL;
 }
 
-neap_status chat_template_find(const char *jinja, const char *file, struct chat_template **out) {
-  char *program, names[512];
+const char *chat_template_input(const struct chat_template *chat) {
+  return chat->instructs ? "\n\n### Input:\n" : "\n";
+}
+
+struct chat_answer chat_template_answer(const struct chat_template *chat) {
+  return (struct chat_answer){chat->lead, chat->stop};
+}
+
+static const char *list_names(char *text, size_t size) {
+  size_t length = 0;
+  *text = '\0';
+  for (int i = 0; i < CHAT_ROWS && length < size; i++)
+    length += (size_t)snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", chat_rows[i].name);
+  return text;
+}
+
+/* Makes the template of a program; *out is NULL after a failure. */
+static neap_status make(const char *jinja, const char *file, const char *name, struct chat_template **out) {
+  *out = calloc(1, sizeof **out);
+  RETURN_IF_NULL(*out);
+  **out = (struct chat_template){.name = name, .named = name != NULL};
+  neap_status status = jinja_program_new(jinja, strlen(jinja), file, &(*out)->program);
+  if (status == NEAP_OK) status = probe(*out);
+  if (status == NEAP_OK) return NEAP_OK;
+  chat_template_free(*out);
   *out = NULL;
-  TRY(chat_jinja_normalise(jinja, &program));
-  const struct chat_format *format = formats;
-  while (format < formats + FORMATS && !fits(format, program)) format++;
-  neap_status status;
-  if (format == formats + FORMATS)
-    status =
-        neap_fail(NEAP_UNSUPPORTED, "%s: its chat template is unknown; choose one with --template NAME: %s",
-                  file, list_names(names, sizeof names));
-  else
-    status = make(format, out);
-  if (status == NEAP_OK) status = read_details(*out, program);
-  free(program);
-  return finish(status, out);
+  return status;
 }
 
 neap_status chat_template_named(const char *name, struct chat_template **out) {
-  char names[512];
+  char names[512], place[64];
   *out = NULL;
-  for (int i = 0; i < FORMATS; i++)
-    if (strcmp(formats[i].name, name) == 0) {
-      TRY(make(&formats[i], out));
-      neap_status status = copy_text(formats[i].usual_system, &(*out)->system);
-      if (status == NEAP_OK && tells_date(&formats[i])) status = copy_text(usual_date, &(*out)->date);
-      return finish(status, out);
-    }
+  for (const struct chat_row *row = chat_rows; row < chat_rows + CHAT_ROWS; row++) {
+    snprintf(place, sizeof place, "template '%s'", row->name);
+    if (strcmp(row->name, name) == 0) return make(row->program, place, row->name, out);
+  }
   return neap_fail(NEAP_INVALID_ARGUMENT,
                    "template '%s': this chat template does not exist; the names are %s", name,
                    list_names(names, sizeof names));
 }
 
+/* Takes the rows out that render another text than `chat`; a refusal is a text of its own. */
+static neap_status compare_rows(const struct chat_template *chat, const struct probe *p,
+                                struct chat_template *rows, int count) {
+  struct rendering own = {0};
+  const neap_status wanted = run_program(chat, p->messages, p->count, p->generate, signs, &own);
+  neap_status status = wanted == NEAP_OUT_OF_MEMORY ? wanted : NEAP_OK;
+  for (int i = 0; i < count && status == NEAP_OK; i++) {
+    struct rendering r = {0};
+    if (rows[i].program == NULL) continue;
+    const neap_status got = run_program(&rows[i], p->messages, p->count, p->generate, signs, &r);
+    const bool same =
+        got == wanted &&
+        (got != NEAP_OK || (r.text->length == own.text->length && begins_with(text_of(&r), text_of(&own))));
+    if (got == NEAP_OUT_OF_MEMORY) status = got;
+    region_free(&r.run.region);
+    if (same) continue;
+    jinja_program_free(rows[i].program);
+    rows[i].program = NULL;
+  }
+  region_free(&own.run.region);
+  return status;
+}
+
+/* Names a model's own template after the row that renders the same. */
+static neap_status find_name(struct chat_template *chat) {
+  static const struct probe probes[] = {{1, true, {ASK}},
+                                        {2, false, {ASK, ANSWER}},
+                                        {3, true, {ASK, ANSWER, ASK_AGAIN}},
+                                        {2, true, {SYSTEM, ASK}},
+                                        {4, false, {SYSTEM, ASK, ANSWER, ASK_AGAIN}},
+                                        {5, false, {SYSTEM, ASK, THINK, ASK_AGAIN, THINK}},
+                                        {2, false, {MESSAGE(CHAT_SYSTEM, ""), ASK}},
+                                        {2, false, {ASK, MESSAGE(CHAT_ASSISTANT, "")}},
+                                        {2, false, {ASK, ASK_AGAIN}},
+                                        {3, false, {ASK, SYSTEM, ANSWER}},
+                                        {7, true, {ASK, THINK, TOOL, TOOL, THINK, ASK_AGAIN, ANSWER}},
+                                        {5, false, {ASK, THINK, TOOL, ANSWER, THINK}}};
+  struct chat_template rows[CHAT_ROWS] = {0};
+  neap_status status = NEAP_OK;
+  for (int i = 0; i < CHAT_ROWS && status == NEAP_OK; i++)
+    status = jinja_program_new(chat_rows[i].program, strlen(chat_rows[i].program), chat_rows[i].name,
+                               &rows[i].program);
+  for (size_t i = 0; i < sizeof probes / sizeof *probes && status == NEAP_OK; i++)
+    status = compare_rows(chat, &probes[i], rows, CHAT_ROWS);
+  for (int i = CHAT_ROWS; i-- > 0;) {
+    if (rows[i].program != NULL) chat->name = chat_rows[i].name;
+    jinja_program_free(rows[i].program);
+  }
+  return status;
+}
+
+neap_status chat_template_find(const char *jinja, const char *file, struct chat_template **out) {
+  char names[512];
+  struct ending ending;
+  neap_status status = make(jinja, file, NULL, out);
+  if (status == NEAP_OK) status = find_name(*out);
+  if (status == NEAP_OK) return NEAP_OK;
+  chat_template_free(*out);
+  *out = NULL;
+  ending_keep(&ending, status);
+  if (status == NEAP_OUT_OF_MEMORY) return ending_tell(&ending);
+  const bool placed = strncmp(ending.message, file, strlen(file)) == 0;
+  return neap_fail(status, "%s%s%.600s; choose a chat template with --template NAME: %s", placed ? "" : file,
+                   placed ? "" : ": ", ending.message, list_names(names, sizeof names));
+}
+
 void chat_template_free(struct chat_template *chat) {
   if (chat == NULL) return;
-  free(chat->system);
-  free(chat->date);
+  jinja_program_free(chat->program);
+  free(chat->before);
+  free(chat->lead);
+  free(chat->end);
+  free(chat->stop);
   free(chat);
 }
 
@@ -351,245 +355,96 @@ void chat_text_free(struct chat_text *text) {
 
 /* ---- Rendering ---- */
 
-struct rendering {
-  const struct chat_template *chat;
-  const struct chat_format *format;
-  const struct chat_message *messages, *system; /* the system's that is no turn; NULL: none exists */
-  size_t count, first;                          /* messages, and the first with a turn */
-  size_t last_query;                            /* of Qwen3: the last message of the user that is no tool's */
-  struct chat_ends ends;
-  struct chat_text *out;
-};
-
-/* Bytes, borrowed. */
-struct piece {
-  const char *bytes;
-  size_t length;
-};
-
-static neap_status put(struct rendering *r, const char *bytes, size_t length) {
-  TRY(vector_reserve(&r->out->text, r->out->text.count + length));
-  if (length > 0) memcpy(r->out->text.data + r->out->text.count, bytes, length);
-  r->out->text.count += length;
-  return NEAP_OK;
+/* Returns the length of `text` with its signs replaced, if `p` begins with that; else SIZE_MAX. */
+static size_t match(struct piece p, const char *text, struct chat_ends ends) {
+  size_t at = 0;
+  for (; *text != '\0'; text++) {
+    const struct piece part = *text == *BOS   ? piece_of(ends.bos != NULL ? ends.bos : "")
+                              : *text == *EOS ? piece_of(ends.eos != NULL ? ends.eos : "")
+                                              : (struct piece){text, 1};
+    if (!begins_with(between(p, at, p.length), part)) return SIZE_MAX;
+    at += part.length;
+  }
+  return at;
 }
 
-static neap_status put_text(struct rendering *r, const char *text) {
-  return text != NULL ? put(r, text, strlen(text)) : NEAP_OK;
+/* Returns where the answer begins that has its content from `content` on, in what the program wrote between
+ * `after` and that: behind the last prompt for an answer, or else before its lead. */
+static size_t find_begin(const struct chat_template *chat, struct piece text, size_t after, size_t content,
+                         struct chat_ends ends) {
+  for (size_t at = content + 1; *chat->before != '\0' && at-- > after;) {
+    const size_t length = match(between(text, at, content), chat->before, ends);
+    if (length != SIZE_MAX) return at + length;
+  }
+  for (size_t at = content; at >= after && content - at <= 4 * strlen(chat->lead) + 64; at--) {
+    if (match(between(text, at, content), chat->lead, ends) == content - at) return at;
+    if (at == 0) break;
+  }
+  return content;
 }
 
-/* Writes a text of the row, with its signs replaced. */
-static neap_status put_row(struct rendering *r, const char *text) {
-  for (; text != NULL && *text != '\0'; text++) {
-    const size_t plain = strcspn(text, BOS EOS DATE);
-    TRY(put(r, text, plain));
-    text += plain;
-    if (*text == '\0') return NEAP_OK;
-    TRY(put_text(r, *text == *BOS ? r->ends.bos : *text == *EOS ? r->ends.eos : r->chat->date));
+static bool is_blank(const struct chat_message *m) {
+  return jinja_space_at_begin(m->content, m->length) == m->length;
+}
+
+/* Adds a span; parts that an earlier one has are left out. */
+static neap_status add_span(struct chat_text *out, size_t begin, size_t end, size_t turn) {
+  const size_t last = out->spans.count > 0 ? out->spans.data[out->spans.count - 1].end : 0;
+  if (begin < last) begin = last;
+  return vector_push(&out->spans, (struct chat_span){begin, end > begin ? end : begin, turn});
+}
+
+/* Adds what the program marks as the model's before a place. */
+static neap_status add_marked(const struct jinja_string *s, size_t *mark, size_t until, size_t turn,
+                              struct chat_text *out) {
+  for (; *mark < s->mark_count; ++*mark) {
+    const struct jinja_mark *m = &s->marks[*mark];
+    if (m->source != JINJA_GENERATED) continue;
+    if (m->end < until) TRY(add_span(out, m->begin, m->end, turn));
+    if (m->end >= until) return NEAP_OK;
   }
   return NEAP_OK;
 }
 
-/* Returns true for the characters that Python's str.strip() removes. */
-static bool is_space(uint32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
-static struct piece trim_begin(struct piece p) {
-  uint32_t code;
-  while (p.length > 0) {
-    const int bytes = utf8_decode(p.bytes, p.length, &code);
-    if (bytes == 0 || !is_space(code)) break;
-    p.bytes += bytes;
-    p.length -= (size_t)bytes;
-  }
-  return p;
-}
-
-static struct piece trim_end(struct piece p) {
-  while (p.length > 0) {
-    size_t last = p.length - 1;
-    uint32_t code;
-    while (last > 0 && ((unsigned char)p.bytes[last] & 0xC0) == 0x80) last--;
-    if ((size_t)utf8_decode(p.bytes + last, p.length - last, &code) != p.length - last || !is_space(code))
-      break;
-    p.length = last;
-  }
-  return p;
-}
-
-static struct piece trim(struct piece p) { return trim_end(trim_begin(p)); }
-
-static struct piece strip_lines(struct piece p, bool begin, bool end) {
-  while (begin && p.length > 0 && *p.bytes == '\n') p.bytes++, p.length--;
-  while (end && p.length > 0 && p.bytes[p.length - 1] == '\n') p.length--;
-  return p;
-}
-
-/* Returns the first or last place of a word in a piece; NULL: none. */
-static const char *find_word(struct piece p, const char *word, bool last) {
-  const size_t length = strlen(word);
-  const char *found = NULL;
-  for (size_t i = 0; i + length <= p.length && (found == NULL || last); i++)
-    if (memcmp(p.bytes + i, word, length) == 0) found = p.bytes + i;
-  return found;
-}
-
-static struct piece from(struct piece p, const char *at) {
-  return (struct piece){at, p.length - (size_t)(at - p.bytes)};
-}
-
-/* Writes the assistant's content as Qwen3 does: its thoughts stay only after the last question. */
-static neap_status put_thinking(struct rendering *r, size_t index, struct piece content) {
-  static const char end[] = "</think>", begin[] = "<think>";
-  struct piece thought = {"", 0};
-  const char *first = find_word(content, end, false);
-  if (first != NULL) {
-    thought = strip_lines((struct piece){content.bytes, (size_t)(first - content.bytes)}, false, true);
-    const char *open = find_word(thought, begin, true);
-    if (open != NULL) thought = from(thought, open + strlen(begin));
-    thought = strip_lines(thought, true, false);
-    content = strip_lines(from(content, find_word(content, end, true) + strlen(end)), true, false);
-  }
-  if (index <= r->last_query || (index + 1 < r->count && thought.length == 0))
-    return put(r, content.bytes, content.length);
-  thought = strip_lines(thought, true, true);
-  content = strip_lines(content, true, false);
-  TRY(put_text(r, "<think>\n"));
-  TRY(put(r, thought.bytes, thought.length));
-  TRY(put_text(r, "\n</think>\n\n"));
-  return put(r, content.bytes, content.length);
-}
-
-/* Writes a string of JSON, as Python's json.dumps does without ensure_ascii. */
-static neap_status put_json(struct rendering *r, struct piece p) {
-  static const char escaped[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
-  TRY(put_text(r, "\""));
-  for (size_t i = 0; i < p.length; i++) {
-    const char c = p.bytes[i], *at = c != '\0' ? strchr(escaped, c) : NULL;
-    char code[8];
-    if (at != NULL)
-      snprintf(code, sizeof code, "\\%c", letters[at - escaped]);
-    else
-      snprintf(code, sizeof code, (unsigned char)c < 0x20 ? "\\u%04x" : "%c", c);
-    TRY(put_text(r, code));
-  }
-  return put_text(r, "\"");
-}
-
-static bool system_before(const struct rendering *r, size_t index) {
-  const enum system_place place = r->format->system;
-  return r->system != NULL && r->messages[index].role == CHAT_USER &&
-         ((place == SYSTEM_FIRST_USER && index == r->first) ||
-          (place == SYSTEM_LAST_USER && index + 1 == r->count));
-}
-
-static neap_status put_content(struct rendering *r, size_t index) {
-  const struct chat_message *m = &r->messages[index];
-  const enum trimming trimming = r->format->trim;
-  struct piece content = {m->content, m->length};
-  const bool head = system_before(r, index), whole = head && trimming == TRIM_WITH_HEAD;
-  if (trimming == TRIM_CONTENT || (trimming == TRIM_ASSISTANT && m->role == CHAT_ASSISTANT) ||
-      (trimming == TRIM_WITH_HEAD && !head))
-    content = trim(content);
-  if (m->role == CHAT_ASSISTANT && r->format->thinks) return put_thinking(r, index, content);
-  if (m->role == CHAT_TOOL && r->format->json_tools)
-    return put_json(r, (struct piece){m->content, m->length});
-  const size_t begin = r->out->text.count;
-  if (head) {
-    TRY(put_row(r, r->format->system_open));
-    TRY(put(r, r->system->content, r->system->length));
-    TRY(put_row(r, r->format->system_close));
-  }
-  TRY(put(r, content.bytes, content.length));
-  if (whole) /* which begins with no space */
-    r->out->text.count =
-        begin + trim_end((struct piece){r->out->text.data + begin, r->out->text.count - begin}).length;
-  return NEAP_OK;
-}
-
-static bool is_tool(const struct rendering *r, size_t index) {
-  return index >= r->first && index < r->count && r->messages[index].role == CHAT_TOOL;
-}
-
-static neap_status put_turn(struct rendering *r, size_t index) {
-  const struct chat_message *m = &r->messages[index];
-  const struct turn *turn = &r->format->turns[m->role];
-  if (m->role == CHAT_SYSTEM && m->length == 0 && r->format->no_empty_system) return NEAP_OK;
-  if (m->role == CHAT_TOOL && (index == 0 || !is_tool(r, index - 1))) TRY(put_row(r, r->format->tools_open));
-  TRY(put_row(r, turn->before));
-  const size_t begin = r->out->text.count;
-  TRY(put_row(r, turn->lead));
-  TRY(put_content(r, index));
-  TRY(put_row(r, turn->end));
-  if (m->role == CHAT_ASSISTANT)
-    TRY(vector_push(&r->out->spans, (struct chat_span){begin, r->out->text.count}));
-  TRY(put_row(r, turn->after));
-  return m->role == CHAT_TOOL && !is_tool(r, index + 1) ? put_row(r, r->format->tools_close) : NEAP_OK;
-}
-
-/* Writes the text before the first turn. */
-static neap_status put_head(struct rendering *r) {
-  if (r->chat->bos) TRY(put_row(r, BOS));
-  if (r->format->system == SYSTEM_HEAD) {
-    TRY(put_row(r, r->format->head));
-    if (r->system != NULL) {
-      const struct piece text = trim((struct piece){r->system->content, r->system->length});
-      TRY(put(r, text.bytes, text.length));
+static neap_status find_spans(const struct chat_template *chat, const struct chat_message *messages,
+                              size_t count, struct chat_ends ends, const struct jinja_string *s,
+                              struct chat_text *out) {
+  const struct piece text = {s->bytes, s->length};
+  const bool marked = jinja_program_marks(chat->program);
+  size_t after = 0, turns = 0, mark = 0; /* `after`: the end of the content before */
+  for (size_t i = 0; i < count; i++) {
+    struct chat_span content = {after, after, 0};
+    const bool found = find_content(s, (int)i, &content), head = i == 0 && messages[i].role == CHAT_SYSTEM;
+    RETURN_IF(!found && !head && !is_blank(&messages[i]), NEAP_UNSUPPORTED,
+              "message %zu: the chat template%s%s leaves out what '%s' says", i + 1,
+              chat->name != NULL ? " " : "", chat->name != NULL ? chat->name : "",
+              chat_role_names[messages[i].role]);
+    if (messages[i].role == CHAT_ASSISTANT && marked) {
+      if (turns > 0) TRY(add_marked(s, &mark, content.begin, turns - 1, out));
+      turns++;
+    } else if (messages[i].role == CHAT_ASSISTANT) {
+      const size_t low = after < content.begin ? after : content.begin,
+                   end = match(between(text, content.end, text.length), chat->end, ends);
+      TRY(add_span(out, found ? find_begin(chat, text, low, content.begin, ends) : content.begin,
+                   content.end + (found && end != SIZE_MAX ? end : 0), turns++));
     }
-    return put_row(r, r->format->head_after);
+    after = content.end;
   }
-  if (r->chat->system == NULL || r->messages[0].role == CHAT_SYSTEM) return NEAP_OK;
-  const struct turn *turn = &r->format->turns[CHAT_SYSTEM];
-  TRY(put_row(r, turn->before));
-  TRY(put_text(r, r->chat->system));
-  TRY(put_row(r, turn->end));
-  return put_row(r, turn->after);
-}
-
-static neap_status check_roles(const struct rendering *r) {
-  const bool own = r->format->system == SYSTEM_TURN && r->messages[0].role == CHAT_SYSTEM;
-  size_t place = 0;
-  for (size_t i = r->first; i < r->count; i++) {
-    const enum chat_role role = r->messages[i].role;
-    RETURN_IF(r->format->turns[role].before == NULL, NEAP_UNSUPPORTED,
-              "message %zu: the chat template '%s' has no turn for '%s'", i + 1, r->chat->name,
-              chat_role_names[role]);
-    if (!r->format->alternate || (own && i == 0)) continue;
-    const enum chat_role wanted = place++ % 2 == 0 ? CHAT_USER : CHAT_ASSISTANT;
-    RETURN_IF(role != wanted, NEAP_INVALID_ARGUMENT,
-              "message %zu: its role is '%s'; in the chat template '%s' user and assistant take turns, and "
-              "this one must be '%s'",
-              i + 1, chat_role_names[role], r->chat->name, chat_role_names[wanted]);
-  }
-  return NEAP_OK;
-}
-
-static bool is_response(const struct chat_message *m) {
-  static const char begin[] = "<tool_response>", end[] = "</tool_response>";
-  return m->length >= strlen(end) && memcmp(m->content, begin, strlen(begin)) == 0 &&
-         memcmp(m->content + m->length - strlen(end), end, strlen(end)) == 0;
-}
-
-static size_t last_query(const struct chat_message *messages, size_t count) {
-  for (size_t i = count; i-- > 0;)
-    if (messages[i].role == CHAT_USER && !is_response(&messages[i])) return i;
-  return count - 1;
+  return marked && turns > 0 ? add_marked(s, &mark, SIZE_MAX, turns - 1, out) : NEAP_OK;
 }
 
 neap_status chat_render(const struct chat_template *chat, const struct chat_message *messages, size_t count,
                         bool generate, struct chat_ends ends, struct chat_text *out) {
+  struct rendering r = {0};
   RETURN_IF(count == 0, NEAP_INVALID_ARGUMENT, "conversation: it has no messages");
-  struct rendering r = {
-      .chat = chat, .format = chat->format, .messages = messages, .count = count, .ends = ends};
-  r.out = out;
   out->text.count = out->spans.count = 0;
-  if (messages[0].role == CHAT_SYSTEM && r.format->system != SYSTEM_TURN) r.system = messages, r.first = 1;
-  if (r.format->thinks) r.last_query = last_query(messages, count);
-  TRY(check_roles(&r));
-  TRY(put_head(&r));
-  for (size_t i = r.first; i < count; i++) TRY(put_turn(&r, i));
-  return put_row(&r, generate ? r.format->turns[CHAT_ASSISTANT].before : r.format->finish);
+  neap_status status = run_program(chat, messages, count, generate, ends, &r);
+  if (status == NEAP_OK) status = vector_reserve(&out->text, r.text->length + 1);
+  if (status == NEAP_OK) {
+    memcpy(out->text.data, r.text->bytes, r.text->length);
+    out->text.count = r.text->length;
+    status = find_spans(chat, messages, count, ends, r.text, out);
+  }
+  region_free(&r.run.region);
+  return status;
 }

@@ -1,8 +1,14 @@
 /* Chat templates: make one text of the messages of a conversation.
  *
- * Models publish their template as a program in Jinja. Each row of chat_template.c renders one family of them
- * and is found by marks in the program's text. Details that differ inside a family (a default system text)
- * are read from the program. */
+ * Models publish theirs as a program in Jinja, which jinja_eval.h runs. What a name stands for is such a
+ * program, too (chat_rows.h).
+ *
+ * What the model has to write itself is found from what is rendered. Contents keep their places in the text,
+ * so that an answer's is known, whatever the program does with it. Where the answer begins and ends around it
+ * is found once, from short conversations. It begins where the text with a prompt for an answer ends, as in
+ * "<|im_start|>assistant\n", or no longer agrees with that of the answer. It ends with what is behind the
+ * content up to a blank, whether or not another turn follows; or else as the last turn does. Where the
+ * program has {% generation %} marks, they say it. */
 #ifndef NEAP_TEXT_CHAT_TEMPLATE_H
 #define NEAP_TEXT_CHAT_TEMPLATE_H
 
@@ -19,18 +25,21 @@ struct chat_message {
   size_t length;
 };
 
-struct chat_format; /* a row */
-
 struct chat_template {
-  const struct chat_format *format;
-  const char *name; /* of the row; a constant */
-  char *system;     /* the system text if the first message is not from the system; NULL: none */
-  char *date;       /* today's date as the system text has it; NULL: it has none */
-  bool bos;         /* the text begins with the beginning-of-sequence token */
+  const char *name; /* of the row that renders the same; NULL: the program is the model's own; a constant */
+  bool named;       /* it was asked for by its name */
+  bool instructs;   /* a user's turn begins with "### Instruction:" */
+  struct jinja_program *program;
+  /* Around an answer. "\1" and "\2" mean the tokens that begin and end a sequence. */
+  char *before; /* the prompt for it */
+  char *lead;   /* what the assistant writes before its content */
+  char *end;    /* and behind it */
+  char *stop;   /* the first token of that; NULL: the one that ends a sequence */
 };
 
-/* Finds the template of a program in Jinja. `file` is for messages. NEAP_UNSUPPORTED: no row renders it, and
- * the message lists the names for chat_template_named. Free with chat_template_free. */
+/* Takes a program in Jinja. `file` is for messages. NEAP_UNSUPPORTED, NEAP_INVALID_ARGUMENT, NEAP_TOO_LARGE:
+ * it has what is not supported, or is no Jinja, or renders none of the usual conversations; the message has
+ * the place in it, and the names for chat_template_named. Free with chat_template_free. */
 neap_status chat_template_find(const char *jinja, const char *file, struct chat_template **out);
 
 /* Finds the template of this name. NEAP_INVALID_ARGUMENT: none has it; the message lists the names. */
@@ -43,7 +52,7 @@ const char *chat_template_name_at(int index);
 /* Returns the text between the instruction and the input of a record that has both. */
 const char *chat_template_input(const struct chat_template *chat);
 
-/* The texts around the content of an assistant's turn that the assistant writes itself; constants. */
+/* The texts around the content of an assistant's turn that the assistant writes itself; of the template. */
 struct chat_answer {
   const char *lead; /* before it; "": nothing */
   const char *end;  /* the text of the token that ends the turn; NULL: the end-of-sequence token */
@@ -57,6 +66,7 @@ struct chat_ends {
 
 struct chat_span {
   size_t begin, end; /* bytes from begin to before end */
+  size_t turn;       /* of the assistant, from 0, that it is of */
 };
 
 /* A rendered conversation. Zeroed at first; free with chat_text_free. */
@@ -65,14 +75,12 @@ struct chat_text {
   VECTOR(struct chat_span) spans;
 };
 
-/* Renders messages [count], count 1 or more, as the template's own program does, and replaces `out`. Spans
- * are the texts that the model has to write itself, one for each assistant's turn, rising: from after the
- * generation prompt to the end of the token that ends the turn. `generate` appends the prompt for the
- * assistant's next turn.
+/* Renders messages [count], count 1 or more, by the program, and replaces `out`. Spans are the texts that the
+ * model has to write itself, rising: one for each assistant's turn, or those that the program marks.
+ * `generate` appends the prompt for the assistant's next turn.
  *
- * NEAP_UNSUPPORTED: the template has no turn for a message's role. NEAP_INVALID_ARGUMENT: there are no
- * messages, or the template wants users and assistants in turns and they are not. Messages number the message
- * from 1. */
+ * NEAP_INVALID_ARGUMENT: there are no messages, or the program refuses them. NEAP_UNSUPPORTED: it reaches
+ * what is not supported, or leaves a message out; that of a system at the beginning may be. */
 neap_status chat_render(const struct chat_template *chat, const struct chat_message *messages, size_t count,
                         bool generate, struct chat_ends ends, struct chat_text *out);
 void chat_text_free(struct chat_text *text);

@@ -1,5 +1,5 @@
-/* Conversations in JSON lines: each form gives its messages, lines come one after the other whatever their
- * length, and errors name the file and the line. */
+/* Conversations in JSON lines and in arrays: each form gives its messages, records come one after the other
+ * whatever their length and layout, and errors name the file and the line, or the record. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ static void test_forms(void **state) {
     for (int i = 0; i < CASES; i++) {
       ASSERT_OK(chat_lines_next(&lines, &any));
       assert_true(any);
-      assert_int_equal(lines.line, i + 1);
+      assert_int_equal(lines.record, i + 1);
       spell(&lines.sample, text);
       assert_string_equal(text, cases[i][1]);
     }
@@ -160,13 +160,130 @@ static void test_lengths(void **state) {
     ASSERT_OK(chat_lines_open(path, "\n", &lines));
     for (int i = 0; i < LENGTHS; i++) {
       ASSERT_OK(skipped >> i & 1 ? chat_lines_skip(&lines, &any) : chat_lines_next(&lines, &any));
-      assert_true(any && lines.line == i + 1);
+      assert_true(any && lines.record == i + 1);
       if (skipped >> i & 1) continue;
       assert_int_equal(lines.sample.text.length, lengths[i]);
       for (size_t k = 0; k < lengths[i]; k++) assert_int_equal(lines.sample.text.content[k], 'a' + i);
     }
     ASSERT_OK(chat_lines_skip(&lines, &any));
     assert_false(any);
+    chat_lines_close(&lines);
+  }
+}
+
+/* ---- Arrays ---- */
+
+/* An array is read as the lines of its records, however it is laid out and whatever is passed over. */
+static void test_arrays(void **state) {
+  (void)state;
+  enum { RECORDS = 4 };
+  static const char *const records[RECORDS] = {
+      "{\"instruction\": \"i\",\n  \"input\": \"\", \"output\": \"o ]}, [{ \\\" \\\\\"}",
+      "{\"text\": \"a\\\\\"}",
+      "{\n\t\"messages\": [\n {\"role\": \"user\", \"content\": \"{\"},\n {\"role\": \"assistant\", "
+      "\"content\": "
+      "\"]\\\\\\\"\"}\n]\n}",
+      "{\"conversations\": [{\"from\": \"human\", \"value\": \"\xC3\xA9\"}, {\"from\": \"gpt\", \"value\": "
+      "\"b\"}], "
+      "\"more\": [[], {\"a\": [\"}\"]}]}"};
+  static const char *const wanted[RECORDS] = {"ui;ao ]}, [{ \" \\;", "=a\\", "u{;a]\\\";", "u\xC3\xA9;ab;"};
+  static const char *const layouts[][4] = {{"[", ",", "]", ""},
+                                           {"[\n  ", ",\n  ", "\n]\n", ""},
+                                           {" \r\n\t[ ", " \n, ", " ]", " \n\n"},
+                                           {"\xEF\xBB\xBF[\n", "\n,\n", "\n]", "\n"}};
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+    char all[2048] = "", text[256];
+    strcat(all, layouts[i][0]);
+    for (int r = 0; r < RECORDS; r++) strcat(strcat(all, r > 0 ? layouts[i][1] : ""), records[r]);
+    strcat(strcat(all, layouts[i][2]), layouts[i][3]);
+    write_file(all, strlen(all));
+    for (unsigned skipped = 0; skipped < 1U << RECORDS; skipped++) {
+      struct chat_lines lines;
+      bool any;
+      ASSERT_OK(chat_lines_open(path, "\n", &lines));
+      assert_string_equal(lines.unit, "record");
+      for (int r = 0; r < RECORDS; r++) {
+        ASSERT_OK(skipped >> r & 1 ? chat_lines_skip(&lines, &any) : chat_lines_next(&lines, &any));
+        assert_true(any && lines.record == r + 1);
+        if (skipped >> r & 1) continue;
+        spell(&lines.sample, text);
+        assert_string_equal(text, wanted[r]);
+      }
+      for (int again = 0; again < 2; again++) {
+        ASSERT_OK(chat_lines_next(&lines, &any));
+        assert_false(any);
+      }
+      chat_lines_close(&lines);
+    }
+  }
+}
+
+/* Records longer than the pieces that are read, after which the window holds no more than one of them. */
+static void test_long_array(void **state) {
+  (void)state;
+  enum { RECORDS = 40, LENGTH = 90000 };
+  struct chat_lines lines;
+  bool any;
+  char *all = calloc(1, RECORDS * (LENGTH + 32) + 8), *to = all;
+  assert_non_null(all);
+  to = stpcpy(to, "[");
+  for (int i = 0; i < RECORDS; i++) {
+    to = stpcpy(to, i > 0 ? ",\n{\"text\": \"" : "\n{\"text\": \"");
+    memset(to, 'a' + i % 26, LENGTH);
+    to = stpcpy(to + LENGTH, "\"}");
+  }
+  to = stpcpy(to, "\n]\n");
+  write_file(all, (size_t)(to - all));
+  free(all);
+  ASSERT_OK(chat_lines_open(path, "\n", &lines));
+  for (int i = 0; i < RECORDS; i++) {
+    ASSERT_OK(chat_lines_next(&lines, &any));
+    assert_true(any);
+    assert_int_equal(lines.sample.text.length, LENGTH);
+    for (size_t k = 0; k < LENGTH; k++) assert_int_equal(lines.sample.text.content[k], 'a' + i % 26);
+    assert_true(lines.window.capacity < 4 * LENGTH);
+  }
+  ASSERT_OK(chat_lines_next(&lines, &any));
+  assert_false(any);
+  chat_lines_close(&lines);
+}
+
+static void test_refused_arrays(void **state) {
+  (void)state;
+  static const struct {
+    const char *rest, *what; /* of the file, behind the first record */
+    neap_status status;
+  } cases[] = {
+      {"", "record 2: a comma, or the array's end, must come before it", NEAP_BAD_FORMAT},
+      {",", "record 2: the array does not end", NEAP_BAD_FORMAT},
+      {", ]", "record 2: it must be a JSON object", NEAP_BAD_FORMAT},
+      {", 7]", "record 2: it must be a JSON object", NEAP_BAD_FORMAT},
+      {", [{\"text\": \"a\"}]]", "record 2: it must be a JSON object", NEAP_BAD_FORMAT},
+      {" {\"text\": \"a\"}]", "record 2: a comma", NEAP_BAD_FORMAT},
+      {", {\"text\": \"a\"", "record 2: the file ends inside it", NEAP_BAD_FORMAT},
+      {", {\"text\": \"a]}", "record 2: the file ends inside it", NEAP_BAD_FORMAT},
+      {", {\"text\":\n \"a\" \"b\"}]", "record 2: line 2, column", NEAP_BAD_FORMAT},
+      {", {\"text\": 1]}", "record 2: line 1, column", NEAP_BAD_FORMAT},
+      {", {\n\"text\": \"\xFF\"}]", "record 2: line 2, column 10: byte 0xFF is not UTF-8", NEAP_BAD_FORMAT},
+      {", {}]", "record 2: it has none of the fields", NEAP_BAD_FORMAT},
+      {", {\"tools\": [1]}]", "record 2: field 'tools'", NEAP_UNSUPPORTED},
+      {"] x", "record 2: it stands behind the array's end", NEAP_BAD_FORMAT},
+      {"]\n{\"text\": \"a\"}", "record 2: it stands behind the array's end", NEAP_BAD_FORMAT},
+      {", {\"text\": \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]", "record 2 has more than 40 bytes",
+       NEAP_TOO_LARGE}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char all[256];
+    struct chat_lines lines;
+    bool any;
+    snprintf(all, sizeof all, "[{\"text\": \"a\"}%s", cases[i].rest);
+    write_file(all, strlen(all));
+    ASSERT_OK(chat_lines_open(path, "\n", &lines));
+    lines.limit = 40;
+    ASSERT_OK(chat_lines_next(&lines, &any));
+    assert_int_equal(chat_lines_next(&lines, &any), cases[i].status);
+    assert_memory_equal(neap_error_message(), path, strlen(path));
+    if (strstr(neap_error_message(), cases[i].what) == NULL)
+      fail_msg("'%s' is not in: %s", cases[i].what, neap_error_message());
     chat_lines_close(&lines);
   }
 }
@@ -204,9 +321,10 @@ static void test_mark(void **state) {
 }
 
 int run_test_chat_lines(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_refused),
-                                     cmocka_unit_test(test_lengths), cmocka_unit_test(test_limit),
-                                     cmocka_unit_test(test_mark)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_forms),      cmocka_unit_test(test_refused),       cmocka_unit_test(test_lengths),
+      cmocka_unit_test(test_limit),      cmocka_unit_test(test_mark),          cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_long_array), cmocka_unit_test(test_refused_arrays)};
   snprintf(path, sizeof path, "/tmp/neap-chat-lines-%d.jsonl", (int)getpid());
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   unlink(path);

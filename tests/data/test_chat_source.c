@@ -305,11 +305,16 @@ static void test_long(void **state) {
 
 enum { LINES = 40 };
 
-static void write_numbered(const char *name, int count) {
-  char lines[LINES * 32] = "", *to = lines;
-  for (int i = 0; i < count; i++) to += sprintf(to, "{\"text\": \"n%c\"}\n", '0' + i);
+/* Writes texts, as lines or as an array. */
+static void write_texts(const char *name, int count, bool array) {
+  char lines[LINES * 32] = "", *to = stpcpy(lines, array ? "[\n" : "");
+  for (int i = 0; i < count; i++)
+    to += sprintf(to, "{\"text\": \"n%c\"}%s\n", '0' + i, array && i + 1 < count ? "," : "");
+  stpcpy(to, array ? "]\n" : "");
   write_lines(name, lines);
 }
+
+static void write_numbered(const char *name, int count) { write_texts(name, count, false); }
 
 static unsigned long long held_out(const char *words, int count) {
   char name[400];
@@ -335,6 +340,8 @@ static void test_holdout(void **state) {
   assert_true(usual == held_out(",holdout=0.1,seed=0", 4));
   assert_true(usual != held_out(",seed=1", 4));
   held_out(",holdout=0.5", 20);
+  write_texts("numbered.jsonl", LINES, true);
+  assert_true(usual == held_out("", 4));
 }
 
 static void test_folder(void **state) {
@@ -464,7 +471,7 @@ static void test_refused(void **state) {
               "{\"text\": \"a\"}\n{\"messages\": [{\"role\": \"system\", \"content\": \"b\"}, {\"role\": "
               "\"user\", \"content\": "
               "\"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n{\"text\": \"e\"}\n");
-  expect_refused("", gemma, NEAP_UNSUPPORTED, "refused.jsonl: line 2: message 1: the chat template 'gemma'");
+  expect_refused("", gemma, NEAP_INVALID_ARGUMENT, "refused.jsonl: line 2: template 'gemma': line 1");
   expect_refused("", unknown, NEAP_INVALID_ARGUMENT,
                  "this chat template does not exist; the names are chatml");
   expect_refused("", masked, NEAP_INVALID_ARGUMENT, "not models of masked tokens");
@@ -472,8 +479,12 @@ static void test_refused(void **state) {
   expect_refused(",holdout=2", task, NEAP_INVALID_ARGUMENT, "holdout must be between 0 and 1 (got 2)");
   write_lines("refused.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"a\"\n");
   expect_refused("", task, NEAP_BAD_FORMAT, "refused.jsonl: line 2, column");
+  write_lines("refused.jsonl", "[{\"text\": \"abc\"},\n {\"messages\": []}]");
+  expect_refused("", task, NEAP_BAD_FORMAT, "refused.jsonl: record 2: field 'messages'");
+  write_lines("refused.jsonl", "[]");
+  expect_refused("", task, NEAP_BAD_FORMAT, "the file has no conversations");
   write_lines("refused.jsonl", "");
-  expect_refused("", task, NEAP_BAD_FORMAT, "the file has no lines");
+  expect_refused("", task, NEAP_BAD_FORMAT, "the file has no conversations");
 }
 
 int run_test_chat_source(void) {

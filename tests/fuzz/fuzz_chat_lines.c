@@ -49,7 +49,7 @@ static void check_rendering(const struct chat_sample *sample) {
                                            (struct chat_ends){"<s>", "</s>"}, &out);
     chat_template_free(chat);
     if (status != NEAP_OK) {
-      fuzz_check_refused(status, "message");
+      fuzz_check_refused(status, "template");
       continue;
     }
     for (size_t k = 0; k < sample->messages.count; k++)

@@ -1,8 +1,8 @@
 /* Renders conversations, for python/tests/torch: an object of JSON a line on the standard input, one on the
  * output.
  *
- * {"jinja" or "name", "messages": [{"role", "content"}], "generate", "bos", "eos", "date"} gives
- * {"name", "text", "spans": [[begin, end]]} with places in bytes, or {"error"}. */
+ * {"jinja" or "name", "messages": [{"role", "content"}], "generate", "bos", "eos"} gives
+ * {"name", "text", "spans": [[begin, end]]} with places in bytes, or {"error", "status"}. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static json_t *answer(const char *name, const struct chat_text *out) {
   for (size_t i = 0; i < out->spans.count; i++)
     json_array_append_new(
         spans, json_pack("[II]", (json_int_t)out->spans.data[i].begin, (json_int_t)out->spans.data[i].end));
-  json_object_set_new(object, "name", json_string(name));
+  json_object_set_new(object, "name", name != NULL ? json_string(name) : json_null());
   json_object_set_new(object, "text",
                       json_stringn(out->text.count > 0 ? out->text.data : "", out->text.count));
   json_object_set_new(object, "spans", spans);
@@ -43,19 +43,16 @@ static json_t *render(const json_t *job) {
   struct chat_template *chat;
   struct chat_message messages[MESSAGE_LIMIT];
   struct chat_text out = {0};
-  const char *jinja = text_of(job, "jinja"), *date = text_of(job, "date");
+  const char *jinja = text_of(job, "jinja");
   neap_status status = jinja != NULL ? chat_template_find(jinja, "template", &chat)
                                      : chat_template_named(text_of(job, "name"), &chat);
-  if (status == NEAP_OK && date != NULL && chat->date != NULL) {
-    free(chat->date);
-    chat->date = strdup(date);
-  }
   if (status == NEAP_OK)
     status = chat_render(chat, messages, read_messages(json_object_get(job, "messages"), messages),
                          json_is_true(json_object_get(job, "generate")),
                          (struct chat_ends){text_of(job, "bos"), text_of(job, "eos")}, &out);
-  json_t *object =
-      status == NEAP_OK ? answer(chat->name, &out) : json_pack("{ss}", "error", neap_error_message());
+  json_t *object = status == NEAP_OK
+                       ? answer(chat->name, &out)
+                       : json_pack("{sssi}", "error", neap_error_message(), "status", (int)status);
   chat_text_free(&out);
   chat_template_free(chat);
   return object;

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from .graph import PACKAGES
+from .swap import behind
 
 SIMPLE = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.device)
 DEPTH = 4  # of containers and objects inside each other
@@ -44,8 +45,8 @@ class _Walk:
             self.note(path, x)
             return
         if isinstance(x, (torch.Tensor, nn.Module, type)) or depth == 0:
-            if isinstance(x, torch.Tensor):
-                self.note(path, id(x))
+            if isinstance(x, (torch.Tensor, nn.Module)):
+                self.note(path, "left behind" if isinstance(x, torch.Tensor) and x in behind else id(x))
             return
         if id(x) in self.known:
             return

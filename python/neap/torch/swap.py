@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copyreg
 import dataclasses
 import functools
 import random
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 import numpy
@@ -25,8 +26,10 @@ from .batch import Structure
 from .graph import PACKAGES, CannotTrace
 
 SIMPLE = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device)
+LEAVES = (*SIMPLE, torch.Tensor, type, types.ModuleType)  # what holds nothing
 DEPTH = 5  # of holders inside each other
-MOST = 2000  # items of a holder that is looked into
+MOST = 2000  # items of a holder that are looked into
+LARGEST = 100_000  # items of a holder that is looked into
 # Packages whose objects are not looked into: these hold nothing of the user's, or other threads change them.
 CLOSED = {
     "torch", "neap", "numpy", "threading", "logging", "weakref", "multiprocessing", "concurrent", "queue", "asyncio", "io", "_io",
@@ -153,7 +156,7 @@ def _changes(holder: Holder) -> Iterator[Change]:
 # ---- Slots outside the model ----
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Outside:
     """The slot of a tensor outside the model: of a module that loss_fn reaches, or of a parameter of the optimizer."""
 
@@ -175,7 +178,7 @@ def bears_fake(x: Any, depth: int = DEPTH) -> bool:
         return x is None or bears_fake(x, depth)
     if isinstance(x, FakeTensor):
         return True
-    if depth == 0 or isinstance(x, (*SIMPLE, torch.Tensor, type, types.ModuleType, types.FunctionType)):
+    if depth == 0 or isinstance(x, (*LEAVES, types.FunctionType)):
         return False
     if isinstance(x, nn.Module):
         return any(bears_fake(t, 1) for t in (*x.parameters(), *x.buffers()))
@@ -208,7 +211,7 @@ class Kept:
     def _module(self, name: str, module: nn.Module) -> None:
         self.kinds.append((module, type(module)))
         self._holder(name, vars(module), DEPTH)
-        for kind in set(type(module).__mro__) - self.classes:
+        for kind in [k for k in type(module).__mro__ if k not in self.classes]:
             self.classes.add(kind)
             for value in [] if _is_library(kind.__module__, "") else vars(kind).values():
                 if isinstance(value, types.FunctionType):
@@ -222,10 +225,11 @@ class Kept:
             self._take(holder.name_of(key) if type(target) in BY_NAME else name, value, depth - 1)
 
     def _take(self, name: str, x: Any, depth: int) -> None:
-        if depth < 0 or id(x) in self.known or isinstance(x, (*SIMPLE, torch.Tensor, type, types.ModuleType)):
+        if depth < 0 or id(x) in self.known or isinstance(x, LEAVES):
             return
         if type(x) in WAYS:
-            self._holder(name, x, depth)
+            if not isinstance(x, Sized) or len(x) <= LARGEST:
+                self._holder(name, x, depth)
             return
         self.known.add(id(x))
         if isinstance(x, nn.Module):
@@ -248,8 +252,8 @@ class Kept:
         elif isinstance(x, types.FunctionType):
             self._function(name, x, depth)
         elif not _is_library(type(x).__module__, "") and not isinstance(x, torch.optim.Optimizer):
-            for key in (s for kind in type(x).__mro__ for s in vars(kind).get("__slots__", ())):
-                self._take(f"{name}.{key}", getattr(x, key, None) if isinstance(key, str) else None, depth - 1)
+            for key in copyreg._slotnames(type(x)):
+                self._take(f"{name}.{key}", getattr(x, key, None), depth - 1)
             if isinstance(getattr(x, "__dict__", None), dict):
                 self._holder(name, vars(x), depth)
 
@@ -264,7 +268,7 @@ class Kept:
         if "site-packages" in f.__code__.co_filename:
             return  # assumes that a library's globals are not the user's
         named = self.globals.setdefault(id(f.__globals__), Globals(f.__globals__))
-        for key in _names(f.__code__) - named.names:
+        for key in sorted(_names(f.__code__) - named.names):
             named.names.add(key)
             self._take(key, f.__globals__.get(key), depth - 1)
 

@@ -35,6 +35,7 @@ from .graph import (
 )
 from .head import chunked_head
 from .held import changed, held
+from .interrupts import Interrupts
 from .swap import Kept, Left, Outside
 from .tensors import Tensors
 
@@ -436,13 +437,15 @@ def _trace(
         torch.fx.traceback.preserve_node_meta(),
     ):
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
-        try:
-            module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
-        finally:
-            kept.put_back()
-            mode.allow_non_fake_inputs = mode_before
-            for p in fakes:
-                p.requires_grad_(False)
+        with Interrupts() as interrupts:
+            try:
+                module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
+            finally:
+                interrupts.wait()
+                kept.put_back()
+                mode.allow_non_fake_inputs = mode_before
+                for p in fakes:
+                    p.requires_grad_(False)
     for (name, t), before, now in zip(own.all(), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
         if before != now:
             raise CannotTrace(

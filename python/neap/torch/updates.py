@@ -202,19 +202,19 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
 
 def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> Update:
     """As measure_update, for a parameter without memory: runs on fake tensors; scratch is the peak of live new tensors."""
-    tracker = _LiveBytes()
-    trial = trial_of(updater.optimizer, [], group)
-    own = Updater.__new__(Updater)
-    own.optimizer, own.run_step = trial, updater.run_step
     from .trace import fake_mode_of
 
+    tracker = _LiveBytes()
     mode = fake_mode_of([parameter])
-    with mode, torch.no_grad():
+    with mode:
         stand_in = nn.Parameter(
             torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu")
         )
+    trial = trial_of(updater.optimizer, [stand_in], group)
+    own = Updater.__new__(Updater)
+    own.optimizer, own.run_step = trial, updater.run_step
+    with mode, torch.no_grad():
         gradient = torch.empty_like(stand_in)
-        trial.param_groups = [{**group, "params": [stand_in]}]
         own.update(stand_in, trial.param_groups[0], gradient)
         state = state_bytes(dict(trial.state.get(stand_in, {})))
         with tracker:

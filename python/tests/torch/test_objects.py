@@ -17,6 +17,7 @@ import pytest
 import quick
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import neap
 import neap.torch
@@ -138,6 +139,14 @@ def test_objects(name, monkeypatch):
     with pytest.raises(neap.torch.CannotTrace, match="asks for the value"):
         neap.torch.compile_step(case.model, unplannable, optimizer, budget="max")(*case.batch)
     same("a refusal")
+
+    def interrupted(model, *batch):
+        case.loss_fn(model, *batch)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        neap.torch.compile_step(case.model, interrupted, optimizer, budget="max")(*case.batch)
+    same("an interrupt in a capture")
     step = neap.torch.compile_step(case.model, case.loss_fn, optimizer, budget="max")
     same("compile_step")
     step.prepare(*case.batch)
@@ -200,6 +209,53 @@ def test_interrupt_before_a_step_changes_anything():
         step._run(case.batch, lambda position: position or signal.raise_signal(signal.SIGINT))
     assert unlike(before, look(case, optimizer)) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# ---- Modules outside the model ----
+
+
+def test_two_steps_that_train_each_other():
+    """As a generator and a discriminator do, with batch norm and dropout in both; each step moves the buffers of both."""
+
+    def train(ours):
+        torch.manual_seed(0)
+        g, d = object_cases.normed(), nn.Sequential(object_cases.normed(), nn.Linear(8, 1))
+        x, real = torch.randn(4, 8), torch.randn(4, 8)
+        of_g = lambda m, x: F.softplus(-d(m(x))).mean()  # noqa: E731
+        of_d = lambda m, x, real: (F.softplus(m(g(x).detach())) + F.softplus(-m(real))).mean()  # noqa: E731
+        og, od = helpers.adamw(g.parameters()), helpers.adamw(d.parameters())
+        if ours:
+            step_g = neap.torch.compile_step(g, of_g, og, budget="min")
+            step_d = neap.torch.compile_step(d, of_d, od, budget="min")
+        losses = []
+        torch.manual_seed(1)
+        for i in range(4):
+            if i == 2:  # a mode outside the model is a setting of the step
+                g[2].eval()
+            if ours:
+                losses += [step_d(x, real), step_g(x)]
+                continue
+            for run, optimizer in ((lambda: of_d(d, x, real), od), (lambda: of_g(g, x), og)):
+                g.zero_grad(), d.zero_grad()
+                losses.append(run())
+                losses[-1].backward()
+                optimizer.step()
+        return torch.stack(losses).detach(), {**g.state_dict(), **{f"d {k}": v for k, v in d.state_dict().items()}}
+
+    (losses, state), (expected, other) = train(True), train(False)
+    assert torch.equal(losses, expected)
+    assert helpers.differing(state, other) == []
+
+
+def test_gradients_outside_the_model_stay():
+    """Parameters outside the model that the optimizer has not get no gradients, and keep theirs."""
+    case, optimizer = made("generator and discriminator")
+    (discriminator,) = case.others
+    gradients = [torch.ones_like(p) for p in discriminator.parameters()]
+    for p, g in zip(discriminator.parameters(), gradients, strict=True):
+        p.grad = g
+    neap.torch.compile_step(case.model, case.loss_fn, optimizer, budget="max")(*case.batch)
+    assert all(p.grad is g and bool((g == 1).all()) for p, g in zip(discriminator.parameters(), gradients, strict=True))
 
 
 # ---- Optimizers that are tried on copies ----

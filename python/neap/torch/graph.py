@@ -57,8 +57,8 @@ class ChangesConstant(CannotTrace):
 
     def __init__(self, target: str, tensor: torch.Tensor, line: str = "loss_fn"):
         super().__init__(
-            f"{line}: {target} changes a tensor of shape {tuple(tensor.shape)} in place that exists before the step and is no buffer of a module: "
-            "register it as a buffer of the model (register_buffer), or change a clone of it"
+            f"{line}: {target} changes a tensor of shape {tuple(tensor.shape)} in place that exists before the step, and that is neither in the model "
+            "nor in a variable, container or module that loss_fn reaches: register it as a buffer of the model (register_buffer), or change a clone"
         )
         self.target, self.tensor = target, tensor
 

@@ -32,7 +32,8 @@ MOST = 2000  # items of a holder that are looked into
 LARGEST = 100_000  # items of a holder that is looked into
 # Packages whose objects are not looked into: these hold nothing of the user's, or other threads change them.
 CLOSED = {
-    "torch", "neap", "numpy", "threading", "logging", "weakref", "multiprocessing", "concurrent", "queue", "asyncio", "io", "_io",
+    "torch", "neap", "numpy", "builtins", "abc", "enum", "typing", "threading", "logging", "weakref", "multiprocessing", "concurrent", "queue",
+    "asyncio", "io", "_io",
 }  # fmt: skip
 NONE = object()  # no value
 MORE, WHOLE = object(), object()  # keys of changes: items at the end of a list; all items
@@ -56,6 +57,27 @@ class Globals:
         for name in self.names - dict(items).keys():
             self.values.pop(name, None)
         self.values.update(items)
+
+
+class ClassAttributes:
+    """The attributes of a user's class that are neither functions nor other descriptors."""
+
+    def __init__(self, kind: type):
+        self.kind = kind
+
+    def items(self) -> Items:
+        return [
+            (k, x)
+            for k, x in vars(self.kind).items()
+            if not k.startswith(("__", "_abc_")) and not hasattr(x, "__get__")
+        ]
+
+    def fill(self, items: Items) -> None:
+        for key in dict(self.items()).keys() - dict(items).keys():
+            delattr(self.kind, key)
+        for key, value in items:
+            if vars(self.kind).get(key, NONE) is not value:
+                setattr(self.kind, key, value)
 
 
 def _fill_dict(target: dict[Any, Any], items: Items) -> None:
@@ -96,6 +118,7 @@ BY_NAME: dict[type, Way] = {
     collections.defaultdict: (dict.items, _fill_dict),
     types.CellType: (_cell_items, _fill_cell),
     Globals: (Globals.items, Globals.fill),
+    ClassAttributes: (ClassAttributes.items, ClassAttributes.fill),
 }
 BY_POSITION: dict[type, Way] = {
     list: (enumerate, _fill_list),
@@ -211,11 +234,17 @@ class Kept:
     def _module(self, name: str, module: nn.Module) -> None:
         self.kinds.append((module, type(module)))
         self._holder(name, vars(module), DEPTH)
-        for kind in [k for k in type(module).__mro__ if k not in self.classes]:
-            self.classes.add(kind)
-            for value in [] if _is_library(kind.__module__, "") else vars(kind).values():
-                if isinstance(value, types.FunctionType):
-                    self._take(kind.__name__, value, DEPTH)
+        self._class(type(module), DEPTH)
+
+    def _class(self, kind: type, depth: int) -> None:
+        for base in [k for k in kind.__mro__ if k not in self.classes]:
+            self.classes.add(base)
+            if _is_library(base.__module__, ""):
+                continue
+            self._holder(base.__name__, ClassAttributes(base), depth)
+            for value in vars(base).values():
+                if isinstance(value, (types.FunctionType, staticmethod, classmethod)):
+                    self._take(base.__name__, getattr(value, "__func__", value), depth)
 
     def _holder(self, name: str, target: Any, depth: int) -> None:
         self.known.add(id(target))
@@ -247,6 +276,8 @@ class Kept:
             for value in (x.func, x.args, x.keywords):
                 self._take(name, value, depth - 1)
         elif isinstance(x, types.MethodType):
+            if isinstance(x.__self__, type):
+                self._class(x.__self__, depth)
             self._take(name, x.__self__, depth)
             self._take(name, x.__func__, depth)
         elif isinstance(x, types.FunctionType):
@@ -256,6 +287,7 @@ class Kept:
                 self._take(f"{name}.{key}", getattr(x, key, None), depth - 1)
             if isinstance(getattr(x, "__dict__", None), dict):
                 self._holder(name, vars(x), depth)
+            self._class(type(x), depth)
 
     def _function(self, name: str, f: types.FunctionType, depth: int) -> None:
         if _is_library(f.__module__ or "", f.__code__.co_filename):

@@ -277,6 +277,21 @@ def method_of_an_object() -> Objects:
     return Objects(normed(), engine.loss, others=(engine.parts["target"][0],))
 
 
+class Shared:
+    """Holds a module as an attribute of the class."""
+
+    target: Any = None
+
+    @classmethod
+    def loss(cls, model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.mse_loss(model(x), cls.target(x).detach())
+
+
+def method_of_a_class() -> Objects:
+    kind = type("Shared", (Shared,), {"target": normed()})
+    return Objects(normed(), kind.loss, others=(kind.target,))
+
+
 class Margin(nn.Module):
     """A loss with parameters of its own."""
 
@@ -406,6 +421,7 @@ MODELS: dict[str, Callable[[], Objects]] = {
     "teacher in train mode": teacher_in_train_mode,
     "generator and discriminator": generator_and_discriminator,
     "method of an object": method_of_an_object,
+    "method of a class": method_of_a_class,
     "loss with parameters": loss_with_parameters,
     "parameter of a closure": parameter_of_a_closure,
     "tensor of a closure that moves": tensor_of_a_closure_that_moves,

@@ -387,7 +387,12 @@ class Left:
             tensors,
         )
         self.count = len(tensors)
+        self.was = None if tensors else change.old
         self.old = [x for x in _items(change.old) if isinstance(x, torch.Tensor)]
+
+    def moves(self) -> bool:
+        """Returns whether this is a setting that has another value than before: numbers, texts, or containers of them."""
+        return not self.count and (self.key is MORE or not _equal(self.was, self.value([])))
 
     def make(self, tensors: list[torch.Tensor]) -> None:
         """Makes the change."""
@@ -399,6 +404,17 @@ class Left:
             at = next((i for i, (key, _) in enumerate(items) if key == self.key), len(items))
             items[at : at + 1] = [] if value is NONE else [(self.key, value)]
         fill(self.target, items)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Returns whether two settings are equal; objects of other types count as equal."""
+    if isinstance(a, SIMPLE) or isinstance(b, SIMPLE):
+        return type(a) is type(b) and (a == b or a != a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(map(_equal, a.values(), b.values()))
+    return True
 
 
 def _items(x: Any) -> list[Any]:

@@ -34,7 +34,6 @@ from .graph import (
     written,
 )
 from .head import chunked_head
-from .held import changed, held
 from .interrupts import Interrupts
 from .swap import Kept, Left, Outside
 from .tensors import Tensors
@@ -571,26 +570,21 @@ def _drawn_alone(mode: FakeTensorMode) -> Iterator[None]:
 def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
     """As trace_step. Settings that the forward pass changes once (a cached length) are among what the step leaves behind. Raises
     CannotTrace for those that change in each step (a counter), which a captured step cannot repeat."""
-    before = held(model, loss_fn)
     capture = trace_step(model, loss_fn, *args, **options)
-    settings = [left for left in capture.left if not left.count]
-    if not settings:
+    if not any(left.moves() for left in capture.left):
         return capture
     kept = Kept(model, loss_fn)
     try:
-        for left in settings:
-            left.make([])
-        after = held(model, loss_fn)
-        if next(changed(before, after), None) is not None:
-            for left in trace_step(model, loss_fn, *args, **options).left:
-                if not left.count:
-                    left.make([])
-            again = next(changed(after, held(model, loss_fn)), None)
-            if again is not None:
-                raise CannotTrace(
-                    f"{again} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
-                    "place, or pass it to loss_fn with the batch"
-                )
+        for left in capture.left:
+            if not left.count:
+                left.make([])
+        again = trace_step(model, loss_fn, *args, **options)
+        moving = next((left.name for left in again.left if left.moves()), None)
+        if moving is not None:
+            raise CannotTrace(
+                f"{moving} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
+                "place, or pass it to loss_fn with the batch"
+            )
         return capture
     finally:
         kept.put_back()

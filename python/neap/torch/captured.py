@@ -23,6 +23,7 @@ from .fuse import Group, fuse
 from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
 from .memory import view_bytes
 from .program import ArenaProgram, DropProgram, Program, Resident
+from .swap import Left
 from .trace import Capture, clip_coefficient, fake_mode_of, known_results
 from .updates import Update, measure_update, update_key
 
@@ -95,6 +96,7 @@ class Ready:
         self.outputs = steps.outputs_of(graph)
         self.program = steps.bind(planned.body, planned.plan, self.resident, self.outputs, not steps.cut)
         self.input_views = graph.inputs[len(steps.owner.parameters) + len(steps.owner.buffers) :]
+        self.left: list[Left] = []  # what it leaves behind in the user's objects
         self.heap_peak: int | None = None  # bytes of the first run outside PyTorch's allocator
 
     def run(
@@ -145,6 +147,7 @@ class Steps:
             capture.count is not None,
             capture.clip is not None,
         )
+        self.left = [left for left in capture.left if left.count]  # at a shape that was not captured
         self.with_gradient = {i for i, v in zip(capture.trainable, capture.gradients, strict=True) if v is not None}
         self.plans: list[Planned] = []
         self.ending: Ending | None = None
@@ -408,14 +411,17 @@ class Steps:
             taken = lambda work: [v for v in (outputs.gradients[work.index], outputs.clip) if v is not None]  # noqa: E731
         else:
             taken = lambda work: [v for v in (resident.graph.inputs[work.index], self.ending.scale) if v is not None]  # noqa: E731
-        if owner.arena is None:
-            return DropProgram(body, plan, resident, taken, self.take)
         first_kept = {
             number: (self.updates[work.index].first_kept, self.updates[work.index].first_sizes)
             for number, work in enumerate(body.works)
             if updates and work.kind == "update"
         }
-        return ArenaProgram(body, plan, resident, taken, self.take, first_kept, owner.arena)
+        if owner.arena is None:
+            program: Program = DropProgram(body, plan, resident, taken, self.take)
+        else:
+            program = ArenaProgram(body, plan, resident, taken, self.take, first_kept, owner.arena)
+        program.begin = owner.begin
+        return program
 
     def take(self, work: Work, gradient: torch.Tensor, scale: torch.Tensor | None = None) -> None:
         owner = self.owner
@@ -428,6 +434,7 @@ class Steps:
         if owner.clip_value is not None:
             gradient.clamp_(-owner.clip_value, owner.clip_value)
         parameter = owner.parameters[self.taken[work.index]]
+        owner.drop_gradients()
         with owner.dispatched(), torch.no_grad():
             owner.updater.update(parameter, owner.updater.groups_now[id(parameter)], gradient)
 
@@ -501,4 +508,12 @@ def _accumulation(size: int) -> measure.Cost:
 
 
 def extras_of(tree: Any, leaves: list[Any]) -> Any:
-    return pytree.tree_unflatten(leaves, tree)
+    return pytree.tree_unflatten(leaves[: tree.num_leaves], tree)
+
+
+def leave_behind(lefts: list[Left], values: list[Any]) -> None:
+    """Puts the last tensors of a step's results where loss_fn would leave them."""
+    at = len(values) - sum(left.count for left in lefts)
+    for left in lefts:
+        left.make(values[at : at + left.count])
+        at += left.count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import gc
 import itertools
 import math
@@ -23,16 +24,20 @@ from . import allocator, measure
 from .advice import cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
-from .captured import REPLAN, Planned, Ready, Steps, extras_of
+from .captured import REPLAN, Planned, Ready, Steps, extras_of, leave_behind
 from .family import moving, numbers_of
 from .graph import CannotTrace
 from .head import find_head
 from .heap import Heap
 from .held import changed, held
+from .interrupts import Interrupts
 from .kinds import Kind, Place, leaf_of, modes, place_of
 from .memory import Memory, storage_bytes
 from .plans import cached_plan
-from .trace import checked_trace, known_results, plain_named, trace_aside
+from .program import generator_of
+from .swap import Outside, generators_kept
+from .tensors import plain_named
+from .trace import Capture, checked_trace, known_results, refuse_anomaly, trace_aside
 from .updates import Updater
 
 # The most calls of all shapes that stay bound; shapes that ran longest ago are bound again when they return.
@@ -86,6 +91,7 @@ class CompiledStep:
         self.heap = Heap()
         self.sums: dict[int, torch.Tensor] = {}  # of gradients, by parameter
         self.accumulators: list[torch.Tensor] = []  # of the current step
+        self.outside: list[Outside] = []  # slots of tensors outside the model that captures read
         self.addresses: list[int] = []
         self.last: Ready | None = None
         self.told: set[str] = set()
@@ -159,12 +165,19 @@ class CompiledStep:
     def _run(
         self, batch: tuple[Any, ...], after: Callable[[int], None] | None = None, named: dict[str, Any] | None = None
     ) -> Any:
+        with self.alone():
+            return self._run_alone(*self._taken_apart(batch, named or {}), after)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While entered, no other step of this object runs. Raises RuntimeError if one does, or in a mode in which none can."""
         if torch.is_inference_mode_enabled():
             raise RuntimeError("a training step cannot run in inference mode; leave torch.inference_mode() first")
+        refuse_anomaly()
         if not self.running.acquire(blocking=False):
             raise RuntimeError("this step is already running, in another thread or in a caller; run one at a time")
         try:
-            return self._run_alone(*self._taken_apart(batch, named or {}), after)
+            yield
         finally:
             self.running.release()
 
@@ -177,8 +190,7 @@ class CompiledStep:
         parts = self._cut(leaves)
         settings = held(self.model, self.loss_fn)
         self._look()
-        trains = tuple(p.requires_grad for p in self.parameters)
-        key = structure.form, tuple(map(leaf_of, leaves)), trains, tuple(settings), modes()
+        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), tuple(settings), modes()
         kind = self.kinds.get(key)
         if kind is not None:
             self._compare(kind.signature)
@@ -191,6 +203,9 @@ class CompiledStep:
         self.kinds.move_to_end(key)
         self.whole = COUNT in named
         return structure, leaves, parts, kind
+
+    def _trains(self) -> tuple[bool, ...]:
+        return tuple(p.requires_grad for p in self.parameters)
 
     def _cut(self, leaves: list[Any]) -> Parts:
         return parts_of([x for x in leaves if isinstance(x, torch.Tensor)], self.batch_dim, self.micro_batches)
@@ -209,23 +224,57 @@ class CompiledStep:
         self.last = readies[0]
         self._look_at_optimizer(steps)
         self.accumulators = self._sums(steps) if steps.cut else []
-        for group in self.optimizer.param_groups:
-            for p in group["params"]:
-                p.grad = None
         self.updater.before_step()
         first = any(r.heap_peak is None for r in readies)
         self.dispatched = measure.as_dispatched()
-        with measure.below_autograd():
-            run = self._first_time if first else self._uncounted
-            result = run(readies, leaves, parts, after)
-        self.updater.after_step()
+        run = self._first_time if first else self._uncounted
+        with self._whole_or_not_at_all():
+            with measure.below_autograd():
+                result = run(readies, leaves, parts, after)
+            self.begin()
+            self.updater.after_step()
+            for ready, values in zip(readies, self.results, strict=True):
+                leave_behind(ready.left, values)
         self._tell(readies[0])
         return result
+
+    @contextlib.contextmanager
+    def _whole_or_not_at_all(self) -> Iterator[None]:
+        """While entered, a step that fails before it `begins` changes nothing, and is not interrupted after that."""
+        self.begun = self.updating = False
+        with Interrupts() as self.interrupts:
+            generator = generator_of(self._device())
+            state = generator.get_state()
+            try:
+                yield
+            except BaseException:
+                if not self.begun:
+                    generator.set_state(state)
+                raise
+            finally:
+                self.results = []
+
+    def begin(self) -> None:
+        """Marks that a step from now on changes parameters, buffers or states."""
+        if self.begun:
+            return
+        self.interrupts.wait()
+        self.begun = True
+
+    def drop_gradients(self) -> None:
+        """Drops the gradients that are there before the first update of a step."""
+        if self.updating:
+            return
+        self.updating = True
+        for group in self.optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = None
 
     def _readies(self, structure: Structure, leaves: list[Any], parts: Parts, kind: Kind) -> list[Ready]:
         """Returns the step of each part, all bound to the present memory."""
         while True:
             arena = self.arena.address if self.arena is not None else 0
+            outside = self.outside
             readies = [
                 self._ready(structure, self._part(leaves, parts, i), self._weight(parts, i), kind)
                 for i in range(len(parts))
@@ -234,7 +283,7 @@ class CompiledStep:
                 raise CannotTrace(
                     "micro-batches give gradients to different parameters; use one size for all micro-batches"
                 )
-            if self.arena is None or arena in (0, self.arena.address):
+            if self.outside is outside and (self.arena is None or arena in (0, self.arena.address)):
                 return readies
 
     def _part(self, leaves: list[Any], parts: Parts, i: int) -> list[Any]:
@@ -251,13 +300,14 @@ class CompiledStep:
         key = keys[0] if keys[0] in self.bound else keys[1]
         ready = self.bound.get(key)
         if ready is None:
-            with _preparing:
+            with _preparing, generators_kept():
                 found = kind.find(place)
                 if found is None:
                     self._capture(structure, leaves, kind, place, prepared)
                     found = kind.find(place)
                 key = keys[0] if found[0].given else keys[1]
                 self.bound[key] = ready = found[0].ready(found[1])
+                ready.left = kind.left.get(place, found[0].left)
             while len(self.bound) > 2 and sum(len(r.program.order) for r in self.bound.values()) > MOST_ROWS:
                 self.bound.pop(next(iter(self.bound))).close()
         self.bound.move_to_end(key)
@@ -279,9 +329,13 @@ class CompiledStep:
             "cut": cut,
             "clip_norm": None if cut else self.clip_norm,
             "chunk_head": self.chunk_head,
+            "outside": self.outside,
+            "trained": set(self.updater.groups()),
         }
         with shown(f"capturing the step of {self.name}"):
             capture = checked_trace(self.model, self.loss_fn, structure, leaves, **options)
+        self._take_outside(capture, kind)
+        options["outside"] = self.outside
         skeleton = numbers_of(capture.graph).skeleton
         steps = kind.steps.get(skeleton)
         if steps is None:
@@ -291,12 +345,28 @@ class CompiledStep:
             steps.correct(capture.graph)
             vector = numbers_of(capture.graph).vector
         kind.add(place, steps, vector)
+        kind.left[place] = capture.left
         if place.numbers and not steps.given and steps not in kind.unproven:
             self._prove_numbers(structure, leaves, kind, steps, place.free(), options)
         capture.graph.strip()
         gc.collect(1)  # traced graphs are cycles of objects
         if not prepared:
             self._tell_shapes(kind, place)
+
+    def _take_outside(self, capture: Capture, kind: Kind) -> None:
+        """From now on, each step reads the slots outside the model that this capture reads. Forgets other captures."""
+        if len(capture.outside) == len(self.outside):
+            return
+        self.outside = capture.outside
+        for other in self.kinds.values():
+            self._forget(other)
+            other.clear()
+        self._look()
+        kind.signature = self._signature()
+        keys = [(key, other) for key, other in self.kinds.items() if other is kind]
+        self.kinds.clear()
+        for (form, leaves, _, *rest), _ in keys:
+            self.kinds[(form, leaves, self._trains(), *rest)] = kind
 
     def _prove_numbers(
         self, structure: Structure, leaves: list[Any], kind: Kind, steps: Steps, here: Place, options: dict[str, Any]
@@ -338,12 +408,14 @@ class CompiledStep:
         loss = count = None
         extras = []
         steps = readies[0].steps
+        self.results: list[list[Any]] = []  # the extras' leaves of each part
         numbers = tuple(filter(is_number, leaves))
         for self.micro_batch, ready in enumerate(readies):
             inputs = [x for x in self._part(leaves, parts, self.micro_batch) if isinstance(x, torch.Tensor)]
             one, things, values = ready.run(inputs, numbers, steps.is_first, after)
             loss = one if loss is None else loss + one
             count = things if count is None else count + things
+            self.results.append(values)
             if steps.extras is not None:
                 extras.append(extras_of(steps.extras, values))
         if steps.cut:
@@ -390,8 +462,9 @@ class CompiledStep:
 
     def _look(self) -> None:
         """Reads the model's tensors. Unbinds all steps if an address has changed. Raises CannotTrace for tensors without memory."""
-        named, _ = plain_named(self.model.named_parameters())
-        named_buffers, _ = plain_named(self.model.named_buffers())
+        outside = [[(x.name, x.tensor()) for x in self.outside if x.buffer == buffer] for buffer in (False, True)]
+        named, _ = plain_named([*self.model.named_parameters(), *outside[0]])
+        named_buffers, _ = plain_named([*self.model.named_buffers(), *outside[1]])
         for name, t in (*named, *named_buffers):
             if t.device.type == "meta" or isinstance(t, FakeTensor):
                 raise CannotTrace(
@@ -604,6 +677,12 @@ class CompiledStep:
         folder.mkdir(parents=True, exist_ok=True)
         self.step.write(folder / "graph.json")
         self.plan.write(folder / "plan.json")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a compiled step cannot be copied or pickled, since it is bound to its model, its optimizer and memory of this process; copy these, and "
+            "call compile_step for the copies"
+        )
 
     def _last(self) -> Ready:
         if self.last is None:

@@ -52,6 +52,17 @@ class CannotTrace(RuntimeError):
     """The step cannot be captured as one graph. The message says where, why, and what to do."""
 
 
+class ChangesConstant(CannotTrace):
+    """The step changes a tensor in place that exists before it and is not among its inputs."""
+
+    def __init__(self, target: str, tensor: torch.Tensor, line: str = "loss_fn"):
+        super().__init__(
+            f"{line}: {target} changes a tensor of shape {tuple(tensor.shape)} in place that exists before the step, and that is neither in the model "
+            "nor in a variable, container or module that loss_fn reaches: register it as a buffer of the model (register_buffer), or change a clone"
+        )
+        self.target, self.tensor = target, tensor
+
+
 @dataclasses.dataclass(slots=True)
 class Storage:
     """A piece of memory. role: value, input, parameter, state (buffers) or constant. Resident storages have a `source`."""
@@ -178,7 +189,7 @@ def user_line(node: Node) -> str:
     return " ".join(lines[frames[-1] : frames[-1] + 2]) if frames else lines[-1]
 
 
-def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: type = Node) -> list[Any]:
     """Returns the arguments that an operator changes in place, by its schema."""
     schema = getattr(target, "_schema", None)
     if schema is None or not schema.is_mutable:
@@ -189,7 +200,12 @@ def _written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
             continue
         value = kwargs.get(argument.name, args[i] if i < len(args) else None)
         written += value if isinstance(value, (list, tuple)) else [value]
-    return [w for w in written if isinstance(w, Node)]
+    return [w for w in written if isinstance(w, kind)]
+
+
+def written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Returns the tensors that a call changes in place, by its operator's schema."""
+    return _written(target, args, kwargs, torch.Tensor)
 
 
 def is_check(target: Any) -> bool:
@@ -347,7 +363,9 @@ class _Builder:
         changes = []
         for storage in dict.fromkeys(self.places[w] for w in written):
             held = self.storages[storage]
-            if self.own_inputs and held.role in ("input", "constant"):
+            if self.own_inputs and held.role == "constant":
+                raise ChangesConstant(str(node.target), held.source, user_line(node))
+            if self.own_inputs and held.role == "input":
                 raise self.refuse(
                     node,
                     f"{node.target} changes {held.name} in place, which belongs neither to the model nor to the step: clone it",

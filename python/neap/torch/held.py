@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from .graph import PACKAGES
+from .swap import behind
 
 SIMPLE = (int, float, str, bool, bytes, complex, type(None), torch.dtype, torch.device)
 DEPTH = 4  # of containers and objects inside each other
@@ -44,8 +45,10 @@ class _Walk:
             self.note(path, x)
             return
         if isinstance(x, (torch.Tensor, nn.Module, type)) or depth == 0:
-            if isinstance(x, torch.Tensor):
-                self.note(path, id(x))
+            if isinstance(x, (torch.Tensor, nn.Module)):
+                self.note(path, "left behind" if isinstance(x, torch.Tensor) and x in behind else id(x))
+            if isinstance(x, nn.Module) and path[0] == "loss_fn":
+                self.modules(path, x)
             return
         if id(x) in self.known:
             return
@@ -74,6 +77,17 @@ class _Walk:
             for key, value in list(vars(x).items()):
                 self.take((*path, key), value, depth - 1)
 
+    def modules(self, path: tuple[Any, ...], model: nn.Module) -> None:
+        for name, module in model.named_modules():
+            if id(module) in self.known:
+                continue
+            self.known.add(id(module))
+            self.note((*path, name), id(module))
+            self.note((*path, name, "training"), module.training)
+            for key, value in list(module.__dict__.items()):
+                if key not in NOT_SETTINGS and not key.endswith("_hooks") and not key.endswith("_hooks_with_kwargs"):
+                    self.take((*path, name, key), value)
+
     def function(self, path: tuple[Any, ...], f: types.FunctionType, depth: int) -> None:
         """Adds the closure, defaults and globals of the user's own function; assumes that a library's functions do not change."""
         if any(root in f.__code__.co_filename for root in PACKAGES) or "site-packages" in f.__code__.co_filename:
@@ -88,30 +102,21 @@ class _Walk:
             value = f.__globals__.get(name)
             if isinstance(value, SIMPLE) and value is not None:
                 self.note((*path, name), value)
-            elif isinstance(value, types.FunctionType):
+            elif isinstance(value, (types.FunctionType, nn.Module)):
                 self.take((*path, name), value, depth - 1)
 
 
 def held(model: nn.Module, loss_fn: Callable[..., Any]) -> list[Item]:
     """Returns path, type and value of each setting, all hashable, in the same order for the same model."""
     walk = _Walk()
-    for name, module in model.named_modules():
-        walk.note((name,), id(module))
-        walk.note((name, "training"), module.training)
-        for key, value in list(module.__dict__.items()):
-            if key not in NOT_SETTINGS and not key.endswith("_hooks") and not key.endswith("_hooks_with_kwargs"):
-                walk.take((name, key), value)
+    walk.modules((), model)
     if isinstance(loss_fn, nn.Module):
-        walk.items += [(("loss_fn", *path), kind, value) for path, kind, value in held(loss_fn, _nothing)]
+        walk.modules(("loss_fn",), loss_fn)
     elif isinstance(loss_fn, (types.FunctionType, types.MethodType, functools.partial)):
         walk.take(("loss_fn",), loss_fn)
     else:
         walk.take(("loss_fn",), getattr(loss_fn, "__dict__", None))
     return walk.items
-
-
-def _nothing() -> None:
-    pass
 
 
 def name_of(path: tuple[Any, ...]) -> str:

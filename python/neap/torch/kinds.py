@@ -11,6 +11,7 @@ from .batch import is_number
 from .captured import Steps
 from .family import Fit, Shapes, between, moving
 from .held import Item
+from .swap import Left
 
 ATTENTION_KERNELS = (  # the kernels that scaled_dot_product_attention may choose
     torch.backends.cuda.flash_sdp_enabled,
@@ -41,9 +42,15 @@ class Kind:
         self.signature, self.settings = signature, settings
         self.steps: dict[str, Steps] = {}  # by skeleton
         self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
+        self.left: dict[Place, list[Left]] = {}  # what a captured step leaves behind in the user's objects
         self.fits: dict[Any, tuple[int, Fit | None]] = {}
         self.unforeseen: list[Place] = []
         self.unproven: set[Steps] = set()  # their calls depend on the batch's numbers
+
+    def clear(self) -> None:
+        """Forgets all captures."""
+        for held_here in (self.steps, self.captured, self.left, self.fits, self.unproven):
+            held_here.clear()
 
     def add(self, place: Place, steps: Steps, vector: list[Any]) -> None:
         """Adds a capture. vector: the numbers of its calls."""

@@ -109,6 +109,16 @@ class Program:
         for i, v in enumerate(self.order):
             self.seen[i] = v in had
             had.add(v)
+        self.begins = next((i for i, v in enumerate(self.order) if self.changes(assembly.works[v])), len(self.order))
+        self.begin: Callable[[], None] = lambda: (
+            None
+        )  # is called before the first position that changes what exists before the step
+
+    def changes(self, work: Work) -> bool:
+        """Returns whether a node changes a parameter, a buffer or a state of the optimizer."""
+        if work.kind == "call":
+            return bool(work.updates or self.graph.calls[work.index].statistics)
+        return work.kind in ("update", "write")
 
     def is_value(self, view: View) -> bool:
         tensor = self.graph.tensors[view.tensor]
@@ -330,6 +340,8 @@ class ArenaProgram(Program):
         )
         bind = self.resident.bind
         for row in self.rows:
+            if row.number == self.begins:
+                self.begin()
             if row.template is not None:
                 row.args, row.kwargs = mapped(bind, row.template)
             for to, source in row.copies:
@@ -544,6 +556,8 @@ class DropProgram(Program):
         self.close()
         for row in self.rows:
             work = row.work
+            if row.number == self.begins:
+                self.begin()
             if work.kind == "call":
                 for t in self.graph.calls[work.index].makes:
                     self._drop(self.assembly.tensors[t])

@@ -20,6 +20,7 @@ from .graph import Graph, View
 from .heap import Heap
 from .memory import view_bytes
 from .plans import cached_plan
+from .swap import generators_kept
 from .trace import Capture, trace_step
 from .updates import Updater, estimate_update
 
@@ -114,7 +115,8 @@ def _step(
     model: nn.Module, loss_fn: Callable[..., Any], batch: Any, optimizer: Any
 ) -> tuple[neap.Step, dict[str, int]]:
     structure = Structure((tuple(batch), {}))
-    capture = trace_step(model, loss_fn, structure, structure.leaves)
+    trained = set(Updater(optimizer).groups()) if isinstance(optimizer, torch.optim.Optimizer) else set()
+    capture = trace_step(model, loss_fn, structure, structure.leaves, trained=trained)
     graph = capture.graph
     costs = measure.estimate(graph)
     outputs = [v for v in (capture.loss, *capture.extra_views) if isinstance(v, View)]
@@ -196,7 +198,8 @@ def plan(
         batch = tuple(batch) if isinstance(batch, list) else (batch,)
     if budget is not None:
         parse_budget(budget)
-    step, parts = _step(model, loss_fn, batch, optimizer)
+    with generators_kept():
+        step, parts = _step(model, loss_fn, batch, optimizer)
     least = cached_plan(step, "min")
     found, size = None, None
     if budget is not None:
@@ -227,7 +230,8 @@ def _largest_batch(model: nn.Module, loss_fn: Callable[..., Any], batch: Any, op
     now = sizes[0]
 
     def fits(size: int) -> bool:
-        step, _ = _step(model, loss_fn, _resized(batch, size, now), optimizer)
+        with generators_kept():
+            step, _ = _step(model, loss_fn, _resized(batch, size, now), optimizer)
         try:
             neap.plan(step, limit, quick=True)
         except neap.OverBudget:

@@ -16,21 +16,33 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import eager_formulas, measure
 from .batch import Structure, Sum
-from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, is_random, mark_passes, unread_by, user_line
+from .graph import (
+    PACKAGES,
+    CannotTrace,
+    ChangesConstant,
+    Graph,
+    View,
+    build_graph,
+    is_random,
+    mark_passes,
+    unread_by,
+    user_line,
+    written,
+)
 from .head import chunked_head
-from .held import NOT_SETTINGS, SIMPLE, changed, held
+from .interrupts import Interrupts
+from .swap import Kept, Left, Outside
+from .tensors import Tensors
 
 
 @dataclasses.dataclass
 class Capture:
     """A captured step. Inputs of `graph`: parameters, buffers, the batch's tensors. Outputs: the loss, the count of a Sum, the
-    extras' leaves, and the gradient of each trainable parameter (None if it has no gradient)."""
+    extras' leaves, the tensors of `left`, and the gradient of each trainable parameter (None if it has no gradient)."""
 
     graph: Graph
     parameters: list[
@@ -45,49 +57,8 @@ class Capture:
     gradients: list[View | None]  # by `trainable`
     clip: View | None  # factor of the gradients that clips their norm
     norm: View | None  # of the gradients, before clipping
-
-
-@dataclasses.dataclass
-class Whole:
-    """A tensor subclass, made of its inner plain tensors."""
-
-    kind: type
-    context: Any
-    size: Any
-    stride: Any
-    inner: list[tuple[str, Any]]  # (attribute, position of a plain tensor, or a Whole)
-
-    def of(self, plain: list[torch.Tensor]) -> torch.Tensor:
-        parts = {key: x.of(plain) if isinstance(x, Whole) else plain[x] for key, x in self.inner}
-        return self.kind.__tensor_unflatten__(parts, self.context, self.size, self.stride)
-
-
-def plain_named(named: Any) -> tuple[list[tuple[str, torch.Tensor]], list[tuple[str, Any]]]:
-    """Returns the plain tensors inside named tensors, and for each name its position among them or a Whole. Raises CannotTrace."""
-    plain: list[tuple[str, torch.Tensor]] = []
-    places: list[tuple[str, Any]] = []
-
-    def take(name: str, t: torch.Tensor) -> Any:
-        if type(t) in (torch.Tensor, nn.Parameter) or not is_traceable_wrapper_subclass(t):
-            plain.append((name, t))
-            return len(plain) - 1
-        if type(t).__name__ == "DTensor":
-            raise CannotTrace(
-                f"{name} is a DTensor, divided among processes, and compile_step runs in one process; use the backend of torch.compile"
-            )
-        if t.requires_grad and t.is_floating_point() and isinstance(t, nn.Parameter):
-            raise CannotTrace(
-                f"{name}: only plain tensors can be trained (got a {type(t).__name__}); call requires_grad_(False) on it"
-            )
-        keys, context = t.__tensor_flatten__()
-        return Whole(
-            type(t), context, t.size(), t.stride(), [(key, take(f"{name}.{key}", getattr(t, key))) for key in keys]
-        )
-
-    for name, t in named:
-        if t is not None:
-            places.append((name, take(name, t)))
-    return plain, places
+    outside: list[Outside]  # slots of the last of `parameters` and `buffers`, which are not the model's
+    left: list[Left]  # what each step leaves behind in the user's objects
 
 
 def clip_coefficient(total: torch.Tensor, norm: float) -> torch.Tensor:
@@ -112,6 +83,8 @@ def _user_frame(error: BaseException) -> str:
 def _explained() -> Iterator[None]:
     try:
         yield
+    except ChangesConstant as error:
+        raise ChangesConstant(error.target, error.tensor, _user_frame(error)) from error
     except CannotTrace:
         raise
     except torch._subclasses.fake_tensor.DataDependentOutputException as error:
@@ -164,6 +137,9 @@ class _FakeMode(FakeTensorMode):
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.draws += is_random(func)
+        real = next((t for t in written(func, args, kwargs or {}) if not isinstance(t, FakeTensor)), None)
+        if real is not None:  # PyTorch would change it now
+            raise ChangesConstant(str(func), real)
         return _as_known(self, func, args, kwargs or {}, super().dispatch(func, types, args, kwargs or {}))
 
 
@@ -316,48 +292,46 @@ def _cached_casts() -> Iterator[None]:
         torch.set_autocast_cache_enabled(before)
 
 
-Held = list[tuple[str, nn.Module, dict[str, Any], list[tuple[Any, Any]]]]
+@contextlib.contextmanager
+def _staying() -> Iterator[None]:
+    """While entered, moving a module to where it is already does nothing; other moves are refused."""
+    usual = nn.Module._apply
+
+    def apply(module: nn.Module, move: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+        if any(move(t) is not t for t in (*module.parameters(recurse), *module.buffers(recurse))):
+            raise CannotTrace(
+                f"loss_fn moves or casts {type(module).__name__} (to, float, half, cuda), which a captured step cannot repeat: do it before the step"
+            )
+        return module
+
+    nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        nn.Module._apply = usual
 
 
-def _attributes(model: nn.Module) -> Held:
-    """Returns the attributes of modules that are not parameters, buffers or modules, with copies of lists and dicts."""
-    found: Held = []
-    for name, m in model.named_modules():
-        values = {k: v for k, v in m.__dict__.items() if not (k.startswith("_") and isinstance(v, torch.Tensor))}
-        copies = [(v, v.copy()) for k, v in values.items() if isinstance(v, (list, dict)) and k not in NOT_SETTINGS]
-        found.append((name, m, values, copies))
-    return found
+def refuse_anomaly() -> None:
+    if torch.is_anomaly_enabled():
+        raise CannotTrace(
+            "torch.autograd.detect_anomaly: it reads each gradient of autograd's backward pass, which a captured step does not have; switch it off, "
+            "and look for NaN in the loss, in extras, or in eager steps"
+        )
 
 
-def _restore_attributes(model: nn.Module, before: Held) -> list[str]:
-    """Restores attributes that the captured step has set to fake tensors; returns the names of those that each step would set."""
-    changed = []
-    for name, module, held_before, copies in before:
-        for value, copy in copies:
-            inside = list(value.values() if isinstance(value, dict) else value)
-            if any(isinstance(x, FakeTensor) for x in inside):
-                if len(inside) != len(copy):
-                    changed.append(name or type(module).__name__)
-                value.clear()
-                value.update(copy) if isinstance(value, dict) else value.extend(copy)
-        for key, value in list(module.__dict__.items()):
-            anew = isinstance(value, (list, dict)) and key not in NOT_SETTINGS and held_before.get(key) is not value
-            if anew and any(isinstance(x, FakeTensor) for x in (value.values() if isinstance(value, dict) else value)):
-                if key in held_before:
-                    module.__dict__[key] = held_before[key]
-                else:
-                    changed.append(f"{name}.{key}".lstrip("."))
-                    del module.__dict__[key]
-            if isinstance(value, torch.Tensor) and held_before.get(key) is not value and not key.startswith("_"):
-                changed.append(f"{name}.{key}".lstrip("."))
-                if key in held_before:
-                    module.__dict__[key] = held_before[key]
-                else:
-                    del module.__dict__[key]
-    return changed
+def trace_step(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
+    """As _trace. A tensor outside the model that loss_fn changes in place is an input of the step if it is in a slot that loss_fn reaches."""
+    changed: set[int] = set()
+    while True:
+        try:
+            return _trace(model, loss_fn, *args, changed=changed, **options)
+        except ChangesConstant as error:
+            if id(error.tensor) in changed:
+                raise
+            changed.add(id(error.tensor))
 
 
-def trace_step(
+def _trace(
     model: nn.Module,
     loss_fn: Callable[..., Any],
     structure: Structure,
@@ -369,21 +343,27 @@ def trace_step(
     chunk_head: bool | int | str | None = None,
     device: torch.device | None = None,
     lines: bool = False,
+    outside: list[Outside] = (),
+    trained: set[int] = frozenset(),
+    changed: set[int] = frozenset(),
 ) -> Capture:
     """Captures loss_fn(model, *batch, **named), the loss's part, its gradients, and with `clip_norm` their factor.
 
     structure: of (batch, named); leaves: its leaves. weight: the loss is divided by it if it is 1 or more, else multiplied by it.
     chunk_head: as head.chunked_head. cut: the batch is one of several parts, and a Sum is divided at the end of the step. lines:
-    calls keep the user's lines, which takes a third longer. Raises CannotTrace, and TypeError for a wrong argument. Changes
-    nothing."""
-    parameters, parameter_places = plain_named(model.named_parameters())
-    buffers, buffer_places = plain_named(model.named_buffers())
-    tensors = [t for _, t in (*parameters, *buffers)] + [x for x in leaves if isinstance(x, torch.Tensor)]
-    _refuse(model, parameters, tensors)
+    calls keep the user's lines, which takes a third longer. outside, trained, changed: as for Tensors. Raises CannotTrace, and
+    TypeError for a wrong argument. Changes nothing."""
+    refuse_anomaly()
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module (got a {type(model).__name__})")
+    kept = Kept(model, loss_fn)
+    own = Tensors(model, kept, outside, trained, changed)
+    tensors = [t for _, t in own.all()] + [x for x in leaves if isinstance(x, torch.Tensor)]
+    _refuse(model, [own.parameters[i] for i in own.may_train()], tensors)
     mode = fake_mode_of(tensors)
-    trainable = [i for i, (_, p) in enumerate(parameters) if p.requires_grad]
-    fakes = [_fake(mode, p, device) for _, p in parameters]
-    fake_buffers = [_fake(mode, b, device) for _, b in buffers]
+    trainable = [i for i in own.may_train() if own.parameters[i][1].requires_grad]
+    fakes = [_fake(mode, p, device) for _, p in own.parameters]
+    fake_buffers = [_fake(mode, b, device) for _, b in own.buffers]
     inputs = [_fake(mode, x, device) for x in leaves if isinstance(x, torch.Tensor)]
     lie = [_lie(t) for t in (*fakes, *fake_buffers)]
     found: dict[str, Any] = {}
@@ -391,44 +371,44 @@ def trace_step(
     def joint(*flat: torch.Tensor) -> list[Any]:
         ps, rest = list(flat[: len(fakes)]), flat[len(fakes) :]
         bs, xs = list(rest[: len(fake_buffers)]), iter(rest[len(fake_buffers) :])
-        for i in trainable:
-            ps[i].requires_grad_()
-        for p, (_, own) in zip(ps, parameters, strict=True):  # a quantised weight has its scales as attributes
-            if type(own) not in (torch.Tensor, nn.Parameter, FakeTensor):
-                p.__dict__.update({k: v for k, v in own.__dict__.items() if k not in p.__dict__})
-        named = {name: x.of(ps) if isinstance(x, Whole) else ps[x] for name, x in parameter_places}
-        named |= {name: x.of(bs) if isinstance(x, Whole) else bs[x] for name, x in buffer_places}
-        own = [(fake, t) for fake, (_, t) in zip((*ps, *bs), (*parameters, *buffers), strict=True)]
+        for p, (_, user) in zip(ps, own.parameters, strict=True):
+            if user.requires_grad:
+                p.requires_grad_()
+            if type(user) not in (
+                torch.Tensor,
+                nn.Parameter,
+                FakeTensor,
+            ):  # a quantised weight has its scales as attributes
+                p.__dict__.update({k: v for k, v in user.__dict__.items() if k not in p.__dict__})
+        instead = own.instead(ps, bs)
+        pairs = [(fake, t) for fake, (_, t) in zip((*ps, *bs), own.all(), strict=True)]
         arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
-        with _reparametrize_module(model, named, tie_weights=True):
-            with _plain_checkpoints(), _cached_casts(), chunked_head(model, chunk_head), _Watch(own):
-                loss, extras = split(loss_fn(model, *arguments, **named_arguments))
-            now = dict(model.named_buffers())
-            for name, _ in buffer_places:
-                if now.get(name) is not named[name]:
-                    raise TypeError(
-                        f"buffer {name} is replaced by another tensor; change it in place (copy_, mul_, add_)"
-                    )
-            count = None
-            if isinstance(loss, Sum):
-                loss, count = loss.total, torch.as_tensor(loss.count).detach()
-                if count.numel() != 1:
-                    raise TypeError(f"the count of a Sum must be a number or a scalar tensor (got {_told(count)})")
-            if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
-                raise TypeError(
-                    f"loss_fn must return a scalar tensor of a floating type, (loss, extras) or a Sum (got {_told(loss)})"
-                )
-            if count is not None and not cut:
-                loss, count = loss / count, None
-            scaled = loss if weight == 1 or count is not None else loss / weight if weight > 1 else loss * weight
-            wanted = [ps[i] for i in trainable]
-            if not wanted or not scaled.requires_grad:
-                raise TypeError("the loss depends on no parameter that requires a gradient")
-            with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
-                gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
+        kept.swap(instead)
+        with _plain_checkpoints(), _cached_casts(), _staying(), chunked_head(model, chunk_head), _Watch(pairs):
+            loss, extras = split(loss_fn(model, *arguments, **named_arguments))
+        replaced = own.replaced_buffer(model, instead)
+        if replaced is not None:
+            raise TypeError(f"buffer {replaced} is replaced by another tensor; change it in place (copy_, mul_, add_)")
+        count = None
+        if isinstance(loss, Sum):
+            loss, count = loss.total, torch.as_tensor(loss.count).detach()
+            if count.numel() != 1:
+                raise TypeError(f"the count of a Sum must be a number or a scalar tensor (got {_told(count)})")
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+            raise TypeError(
+                f"loss_fn must return a scalar tensor of a floating type, (loss, extras) or a Sum (got {_told(loss)})"
+            )
+        if count is not None and not cut:
+            loss, count = loss / count, None
+        scaled = loss if weight == 1 or count is not None else loss / weight if weight > 1 else loss * weight
+        wanted = [ps[i] for i in trainable]
+        if not wanted or not scaled.requires_grad:
+            raise TypeError("the loss depends on no parameter that requires a gradient")
+        with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
+            gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
         for i, g in zip(trainable, gradients, strict=True):
             if g is not None and g.layout != torch.strided:
-                raise TypeError(f"the gradient of {parameters[i][0]} must be dense (got {g.layout})")
+                raise TypeError(f"the gradient of {own.parameters[i][0]} must be dense (got {g.layout})")
         gradients = [
             g if g is None or _in_order(g, p) else _in_order_of(g, p) for g, p in zip(gradients, wanted, strict=True)
         ]
@@ -437,14 +417,15 @@ def trace_step(
             total = torch.nn.utils.get_total_norm([g for g in gradients if g is not None], 2.0)
             clip = [clip_coefficient(total, clip_norm), total]
         flat_extras, found["extras"] = pytree.tree_flatten(extras)
-        found["count"], found["has_extras"] = len(flat_extras), extras is not None
+        found["has_extras"] = extras is not None
         found["sum"] = count is not None
         flat_extras = [x.detach() if isinstance(x, torch.Tensor) else x for x in flat_extras]
+        found["left"] = kept.left()
+        flat_extras += [t for left in found["left"] for t in left.tensors]
+        found["count"] = len(flat_extras)
         counts = [] if count is None else [count]
         return [scaled.detach(), *counts, *flat_extras, *gradients, *clip]
 
-    attributes = _attributes(model)
-    set_to_tensors: list[str] = []
     multithreading = torch.autograd.set_multithreading_enabled(False)
     with (
         _explained(),
@@ -455,48 +436,31 @@ def trace_step(
         torch.fx.traceback.preserve_node_meta(),
     ):
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
-        try:
-            module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
-        finally:
-            set_to_tensors = _restore_attributes(model, attributes)
-            mode.allow_non_fake_inputs = mode_before
-            for p in fakes:
-                p.requires_grad_(False)
-    if set_to_tensors:
-        raise CannotTrace(
-            f"{set_to_tensors[0]} is given a tensor in each step, which a captured step cannot repeat: register it as a buffer and change "
-            "it in place (copy_), or return it from loss_fn as an extra"
-        )
-    for (name, t), before, now in zip((*parameters, *buffers), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
+        with Interrupts() as interrupts:
+            try:
+                module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
+            finally:
+                interrupts.wait()
+                kept.put_back()
+                mode.allow_non_fake_inputs = mode_before
+                for p in fakes:
+                    p.requires_grad_(False)
+    for (name, t), before, now in zip(own.all(), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
         if before != now:
             raise CannotTrace(
                 f"{name} has shape {tuple(t.shape)} and gets shape {now[0]} in the forward pass; run the model once on a batch before you compile "
                 "the step, so that it has its final shape"
             )
+    own.drop_unread(module)
+    parameters = own.parameters
     roles = (
         [("parameter", n) for n, _ in parameters]
-        + [("state", n) for n, _ in buffers]
+        + [("state", n) for n, _ in own.buffers]
         + [("input", f"batch {i}") for i in range(len(inputs))]
     )
-    known = {
-        parameters[i][1].untyped_storage()._cdata: parameters[i][0]
-        for i in trainable
-        if parameters[i][1].device.type != "meta"
-    }
-    for node in module.graph.nodes:
-        constant = getattr(module, node.target) if node.op == "get_attr" else None
-        if (
-            isinstance(constant, torch.Tensor)
-            and not isinstance(constant, FakeTensor)
-            and constant.untyped_storage()._cdata in known
-        ):
-            raise CannotTrace(
-                f"parameter {known[constant.untyped_storage()._cdata]}: it is read outside the capture, which would make its gradient wrong (a "
-                "hook, reentrant recomputation, a loss_fn that uses another copy of the model); use the model that loss_fn is given"
-            )
+    _refuse_constants(module, [parameters[i] for i in trainable], found["left"])
     try:
-        own = [t for _, t in (*parameters, *buffers)]
-        graph = build_graph(module, roles, real=own)
+        graph = build_graph(module, roles, real=[t for _, t in own.all()])
         for i in trainable:
             storage = graph.tensors[graph.inputs[i].tensor].storage
             changing = next((c for c in graph.calls for t, _ in c.changes if graph.tensors[t].storage == storage), None)
@@ -505,21 +469,44 @@ def trace_step(
                     f"{user_line(changing.node)}: {changing.target} changes parameter {parameters[i][0]} in the forward pass, before the "
                     "update changes it: do it between steps (with nn.Embedding, set max_norm=None)"
                 )
-    except CannotTrace:
-        if lines:
+    except CannotTrace as error:
+        if lines or isinstance(error, ChangesConstant):
             raise
-        return trace_step(
-            model, loss_fn, structure, leaves, weight=weight, cut=cut, clip_norm=clip_norm, chunk_head=chunk_head, device=device, lines=True
+        return _trace(
+            model, loss_fn, structure, leaves, weight=weight, cut=cut, clip_norm=clip_norm, chunk_head=chunk_head, device=device, lines=True,
+            outside=outside, trained=trained, changed=changed,
         )  # fmt: skip
+    for left in found["left"]:
+        left.old, left.tensors = [], []
     outputs = graph.outputs
     first = 2 if found["sum"] else 1
     extra = outputs[first : first + found["count"]]
     mark_passes(graph, [o.tensor for o in outputs[: first + found["count"]] if isinstance(o, View)])
     return Capture(
-        graph, parameters, buffers, trainable, found["extras"] if found["has_extras"] else None, outputs[0],
+        graph, parameters, own.buffers, trainable, found["extras"] if found["has_extras"] else None, outputs[0],
         outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)],
-        *((None, None) if clip_norm is None else outputs[-2:]),
+        *((None, None) if clip_norm is None else outputs[-2:]), own.slots, found["left"],
     )  # fmt: skip
+
+
+def _refuse_constants(module: torch.fx.GraphModule, trained: list[tuple[str, torch.Tensor]], lefts: list[Left]) -> None:
+    """Raises CannotTrace for constants of a traced step that change from step to step."""
+    known = {p.untyped_storage()._cdata: name for name, p in trained if p.device.type != "meta"}
+    carried = {id(t): left.name for left in lefts for t in left.old}
+    for node in module.graph.nodes:
+        constant = getattr(module, node.target) if node.op == "get_attr" else None
+        if not isinstance(constant, torch.Tensor) or isinstance(constant, FakeTensor):
+            continue
+        if id(constant) in carried:
+            raise CannotTrace(
+                f"{carried[id(constant)]} is a tensor that each step reads and replaces, which a captured step cannot repeat: register it as a buffer "
+                "and change it in place (copy_), or pass it to loss_fn and return it as an extra"
+            )
+        if constant.untyped_storage()._cdata in known:
+            raise CannotTrace(
+                f"parameter {known[constant.untyped_storage()._cdata]}: it is read outside the capture, which would make its gradient wrong (a "
+                "hook, reentrant recomputation, a loss_fn that uses another copy of the model); use the model that loss_fn is given"
+            )
 
 
 def _lie(t: torch.Tensor) -> tuple[Any, ...]:
@@ -581,42 +568,34 @@ def _drawn_alone(mode: FakeTensorMode) -> Iterator[None]:
 
 
 def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
-    """As trace_step. Settings that the forward pass changes once (a cached length) get their new values, as in an eager step.
-    Raises CannotTrace for those that change in each step (a counter), which a captured step cannot repeat."""
-    before = held(model, loss_fn)
-    values = [(m.__dict__, _simple(m)) for m in model.modules()]
-    try:
-        capture = trace_step(model, loss_fn, *args, **options)
-        after = held(model, loss_fn)
-        if next(changed(before, after), None) is not None:
-            trace_step(model, loss_fn, *args, **options)
-            again = next(changed(after, held(model, loss_fn)), None)
-            if again is not None:
-                raise CannotTrace(
-                    f"{again} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
-                    "place, or pass it to loss_fn with the batch"
-                )
+    """As trace_step. Settings that the forward pass changes once (a cached length) are among what the step leaves behind. Raises
+    CannotTrace for those that change in each step (a counter), which a captured step cannot repeat."""
+    capture = trace_step(model, loss_fn, *args, **options)
+    if not any(left.moves() for left in capture.left):
         return capture
-    except BaseException:
-        for attributes, simple in values:
-            attributes.update(simple)
-        raise
+    kept = Kept(model, loss_fn)
+    try:
+        for left in capture.left:
+            if not left.count:
+                left.make([])
+        again = trace_step(model, loss_fn, *args, **options)
+        moving = next((left.name for left in again.left if left.moves()), None)
+        if moving is not None:
+            raise CannotTrace(
+                f"{moving} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
+                "place, or pass it to loss_fn with the batch"
+            )
+        return capture
+    finally:
+        kept.put_back()
 
 
 def trace_aside(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture | None:
-    """As trace_step, for a batch that no step gets: restores the settings that the forward pass changes. None if it fails."""
-    values = [(m.__dict__, _simple(m)) for m in model.modules()]
+    """As trace_step, for a batch that no step gets. None if it fails."""
     try:
         return trace_step(model, loss_fn, *args, **options)
     except Exception:  # the user's code may raise anything for such a batch
         return None
-    finally:
-        for attributes, simple in values:
-            attributes.update(simple)
-
-
-def _simple(module: nn.Module) -> dict[str, Any]:
-    return {k: v for k, v in module.__dict__.items() if isinstance(v, SIMPLE)}
 
 
 def _told(value: Any) -> str:
@@ -653,8 +632,6 @@ def _in_order_of(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tenso
 
 
 def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensors: list[torch.Tensor]) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be an nn.Module (got a {type(model).__name__})")
     devices = {t.device for t in tensors if t.device.type != "meta"}
     if len(devices) > 1:
         raise CannotTrace(

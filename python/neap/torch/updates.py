@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import copy
 import dataclasses
 import inspect
 from typing import Any
@@ -15,6 +13,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import allocator, measure
 from .graph import View
+from .swap import generators_kept
+from .trial import trial_of
 
 REFUSED = {
     "LBFGS": "it evaluates the model several times in one step",
@@ -52,7 +52,8 @@ class Updater:
         self.optimizer = optimizer
         self.is_pytorch = type(optimizer).__module__.startswith("torch.optim")
         if not self.is_pytorch:
-            _check_separable(optimizer)
+            with generators_kept():
+                _check_separable(optimizer)
         # Without wrappers that profile and count steps: these are called once a step, not once a parameter.
         self.run_step = inspect.unwrap(type(optimizer).step)
 
@@ -89,25 +90,13 @@ class Updater:
         self.optimizer._opt_called = True  # learning-rate schedulers read it
 
 
-def _like(
-    optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], group: dict[str, Any]
-) -> torch.optim.Optimizer:
-    """Returns an optimizer of the same type and attributes over other parameters, without states."""
-    trial = object.__new__(type(optimizer))
-    trial.__dict__.update(optimizer.__dict__)
-    trial.state = collections.defaultdict(dict)
-    alone = {k: copy.deepcopy(v) for k, v in group.items() if k != "params"}
-    trial.param_groups = [{**alone, "params": parameters}]
-    return trial
-
-
 def _check_separable(optimizer: torch.optim.Optimizer) -> None:
     """Raises TypeError if a step for all parameters differs from one step for each. PyTorch's own optimizers need no check."""
     run = inspect.unwrap(type(optimizer).step)
     results = []
     for apart in (False, True):
         parameters = [nn.Parameter(torch.linspace(-1, 1, n)) for n in (6, 4)]
-        trial = _like(optimizer, parameters, optimizer.param_groups[0])
+        trial = trial_of(optimizer, parameters, optimizer.param_groups[0])
         group = trial.param_groups[0]
         for i in range(3):
             for p in parameters:
@@ -115,7 +104,13 @@ def _check_separable(optimizer: torch.optim.Optimizer) -> None:
             with torch.no_grad():
                 for some in [[p] for p in parameters] if apart else [parameters]:
                     group["params"] = some
-                    run(trial)
+                    try:
+                        run(trial)
+                    except Exception as error:
+                        raise TypeError(
+                            f"{type(optimizer).__name__} cannot be split by parameter: its step, tried on copies, raises {type(error).__name__}: {error}. "
+                            "A step that needs a closure (SAM) evaluates the model several times; use an optimizer that does not"
+                        ) from error
             group["params"] = parameters
         results.append(([p.detach() for p in parameters], {k: str(v) for k, v in group.items() if k != "params"}))
     if not all(map(torch.equal, results[0][0], results[1][0])) or results[0][1] != results[1][1]:
@@ -170,7 +165,7 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
     view = View(-1, tuple(parameter.shape), tuple(parameter.stride()), 0, parameter.dtype)
     stand_in = nn.Parameter(measure.stand_in(view, parameter.device))
     gradient = measure.stand_in(view, parameter.device)
-    trial = _like(updater.optimizer, [stand_in], group)
+    trial = trial_of(updater.optimizer, [stand_in], group)
     own = Updater.__new__(Updater)
     own.optimizer, own.run_step = trial, updater.run_step
 
@@ -207,19 +202,19 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
 
 def estimate_update(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> Update:
     """As measure_update, for a parameter without memory: runs on fake tensors; scratch is the peak of live new tensors."""
-    tracker = _LiveBytes()
-    trial = _like(updater.optimizer, [], group)
-    own = Updater.__new__(Updater)
-    own.optimizer, own.run_step = trial, updater.run_step
     from .trace import fake_mode_of
 
+    tracker = _LiveBytes()
     mode = fake_mode_of([parameter])
-    with mode, torch.no_grad():
+    with mode:
         stand_in = nn.Parameter(
             torch.empty_strided(parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu")
         )
+    trial = trial_of(updater.optimizer, [stand_in], group)
+    own = Updater.__new__(Updater)
+    own.optimizer, own.run_step = trial, updater.run_step
+    with mode, torch.no_grad():
         gradient = torch.empty_like(stand_in)
-        trial.param_groups = [{**group, "params": [stand_in]}]
         own.update(stand_in, trial.param_groups[0], gradient)
         state = state_bytes(dict(trial.state.get(stand_in, {})))
         with tracker:

@@ -64,11 +64,7 @@ class BatchesStep(CompiledStep):
     ) -> list[tuple[torch.Tensor, Any]]:
         """Runs one training step over all batches; returns (loss, extras) of each, as loss_fn returned them. The step trains on the
         sum of losses divided by weight. Raises as compile_step."""
-        if torch.is_inference_mode_enabled():
-            raise RuntimeError("a training step cannot run in inference mode; leave torch.inference_mode() first")
-        if not self.running.acquire(blocking=False):
-            raise RuntimeError("this step is already running, in another thread or in a caller; run one at a time")
-        try:
+        with self.alone():
             self.weight = weight
             apart = [self._taken_apart(batch, named) for batch in batches]
             structure, _, _, kind = apart[0]
@@ -79,8 +75,6 @@ class BatchesStep(CompiledStep):
             leaves = [one for _, one, _, _ in apart]
             _, extras = self._run_alone(structure, leaves, Batches(None, len(leaves)), kind, None)
             return extras if self.micro_batches > 1 else [extras]
-        finally:
-            self.running.release()
 
     def _taken_apart(self, batch: tuple[Any, ...], named: dict[str, Any]) -> tuple[Structure, list[Any], Parts, Kind]:
         cut, self.micro_batches = self.micro_batches, 1  # batches are not cut further

@@ -270,9 +270,12 @@ static void write_crop(struct exporter *e, const struct node *n) {
 
 static void write_resize(struct exporter *e, const struct node *n) {
   const struct resize_attributes *a = &n->attributes.resize;
-  const struct tensor *x = of_input(e, n, 0);
-  const float scales[] = {1, 1, (float)a->height / (float)x->dims[2], (float)a->width / (float)x->dims[3]};
-  const char *y = NODE(e->w, "Resize", in(e, n, 0), NULL, writer_reals(e->w, 1, (int64_t[]){4}, scales));
+  const char *batch = NODE(e->w, "Shape", in(e, n, 0)); /* and channels */
+  writer_integer(e->w, "end", 2);
+  const char *pixels = writer_integers_tensor(e->w, 2, (int64_t[]){a->height, a->width}),
+             *sizes = NODE(e->w, "Concat", batch, pixels);
+  writer_integer(e->w, "axis", 0);
+  const char *y = NODE(e->w, "Resize", in(e, n, 0), NULL, NULL, sizes);
   writer_text(e->w, "mode", "linear");
   writer_text(e->w, "coordinate_transformation_mode", a->align_corners ? "align_corners" : "half_pixel");
   set(e, n, y);

@@ -1,4 +1,5 @@
 /* Layers with weights, norms and pooling. */
+#include <math.h>
 #include <string.h>
 
 #include "model/onnx_operators.h"
@@ -382,6 +383,33 @@ neap_status import_global_average_pool(struct import *m, const struct onnx_node 
                     neap_reshape(m->builder, neap_global_average_pool(m->builder, x), v->rank, dims));
 }
 
+/* Gives the axes that sizes or scales are given for: all, or those of the attribute. */
+static neap_status resized_axes(struct import *m, const struct onnx_node *n, int32_t *count,
+                                int32_t axes[4]) {
+  const struct onnx_attribute *given = onnx_attribute(n, "axes");
+  *count = 4;
+  for (int32_t i = 0; i < 4; i++) axes[i] = i;
+  if (given == NULL) return NEAP_OK;
+  *count = (int32_t)given->count;
+  for (int32_t i = 0; i < *count && i < 4; i++) {
+    const int64_t axis = given->integers[i] + (given->integers[i] < 0 ? 4 : 0);
+    if (axis < 0 || axis > 3) return refuse(m, "its axes do not fit an image");
+    axes[i] = (int32_t)axis;
+  }
+  return *count >= 1 && *count <= 4 ? NEAP_OK : refuse(m, "its axes do not fit an image");
+}
+
+/* Gives the number of pixels that a scale makes, by the standard's floor of a product in f32. Points are
+ * taken at distances of 1 / scale, which is the ratio of the sizes only if nothing is cut off. */
+static neap_status scaled_size(struct import *m, int64_t size, float scale, int64_t *pixels) {
+  const float exact = (float)size * scale, whole = floorf(exact);
+  if (!(whole >= 1 && whole < 1e6f)) return refuse(m, "its sizes or scales do not fit an image");
+  if (exact - whole > 1e-5f * exact)
+    return refuse(m, "a scale that gives a fractional number of pixels is not supported");
+  *pixels = (int64_t)whole;
+  return NEAP_OK;
+}
+
 /* Reads a bilinear resize of images. */
 neap_status import_resize(struct import *m, const struct onnx_node *n) {
   neap_tensor x;
@@ -394,22 +422,24 @@ neap_status import_resize(struct import *m, const struct onnx_node *n) {
   const bool corners = strcmp(place, "align_corners") == 0,
              half = strcmp(place, "half_pixel") == 0 || strcmp(place, "pytorch_half_pixel") == 0;
   if (v->rank != 4 || strcmp(node_text(n, "mode", "nearest"), "linear") != 0 || !(corners || half) ||
-      node_integer(n, "antialias", 0) != 0 || onnx_attribute(n, "axes") != NULL)
+      node_integer(n, "antialias", 0) != 0)
     return refuse(m, "only images, mode linear, half_pixel or align_corners are supported");
+  int32_t count, axes[4];
+  TRY(resized_axes(m, n, &count, axes));
+  const bool by_size = sizes != NULL && sizes->elements == count,
+             by_scale = !by_size && scales != NULL && scales->elements == count;
+  if (!by_size && !by_scale) return refuse(m, "its sizes or scales do not fit an image");
   int64_t dims[4];
-  for (int32_t d = 0; d < 4; d++) {
-    const bool by_size = sizes != NULL && sizes->elements == 4,
-               by_scale = scales != NULL && scales->elements == 4;
-    const double size = by_size    ? constant_real(sizes, d)
-                        : by_scale ? (double)v->dims[d] * constant_real(scales, d)
-                                   : 0;
-    if (!(size >= 1 && size < 1e6) || (d < 2 && (int64_t)size != v->dims[d] && !(d == 0 && by_size)))
+  memcpy(dims, v->dims, sizeof dims);
+  for (int32_t i = 0; i < count; i++) {
+    const int32_t d = axes[i];
+    int64_t size = by_size ? sizes->integers[i] : 0;
+    if (by_scale) TRY(scaled_size(m, v->dims[d], (float)constant_real(scales, i), &size));
+    if (size < 1 || size >= 1000000 || (d < 2 && size != v->dims[d] && !(d == 0 && by_size)))
       return refuse(m, "its sizes or scales do not fit an image");
-    dims[d] = (int64_t)size;
-    if (by_scale && !by_size && d > 1 && (double)dims[d] != size)
-      return refuse(m, "a scale that gives a fractional number of pixels is not supported");
-    if (strcmp(place, "pytorch_half_pixel") == 0 && d > 1 && dims[d] == 1)
+    if (strcmp(place, "pytorch_half_pixel") == 0 && d > 1 && size == 1)
       return refuse(m, "pytorch_half_pixel to one pixel is not supported");
+    if (d > 1) dims[d] = size;
   }
   return set_output(m, n, 0, neap_resize(m->builder, x, dims[2], dims[3], corners));
 }

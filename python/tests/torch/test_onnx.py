@@ -238,3 +238,75 @@ def test_node_tests_are_passed_or_refused_by_name(tmp_path):
     }
     assert not {name: why for name, (what, why) in outcomes.items() if what == "wrong"}
     assert sum(what == "passed" for what, _ in outcomes.values()) >= 350
+
+
+# Sizes or scales of an image of 11 x 9, or its axes; None: refused.
+RESIZES = {
+    "sizes": ({"sizes": [1, 2, 13, 5]}, (13, 5)),
+    "scales of thirds": ({"scales": [1, 1, 2, 1 / 3]}, (22, 3)),
+    "sizes of axes": ({"sizes": [7, 21], "axes": [2, 3]}, (7, 21)),
+    "axes from the end": ({"scales": [2.0, 3.0], "axes": [-1, -2]}, (33, 18)),
+    "scales that cut a pixel off": ({"scales": [1, 1, 13 / 11, 1]}, None),
+    "half a pixel": ({"scales": [1, 1, 1.5, 1]}, None),
+}
+
+
+@pytest.mark.parametrize("name", RESIZES)
+@pytest.mark.parametrize("mode", ["half_pixel", "align_corners"])
+def test_resize(tmp_path, name, mode):
+    given, size = RESIZES[name]
+    constants = [np.array([], np.float32), np.array(given.get("scales", []), np.float32)]
+    constants += [np.array(given["sizes"], np.int64)] if "sizes" in given else []
+    names = ["", "scales" if "scales" in given else "", "sizes"][: len(constants)]
+    node = onnx.helper.make_node("Resize", ["x", *names], ["y"], mode="linear", coordinate_transformation_mode=mode,
+                                 **({"axes": given["axes"]} if "axes" in given else {}))  # fmt: skip
+    shapes = {"x": [1, 2, 11, 9], "y": [1, 2, "h", "w"]}
+    values = [onnx.helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, dims) for k, dims in shapes.items()]
+    tensors = [onnx.numpy_helper.from_array(v, k) for k, v in zip(names, constants, strict=True) if k]
+    graph = onnx.helper.make_graph([node], "g", values[:1], values[1:], tensors)
+    opset = onnx.helper.make_opsetid("", 18)
+    (tmp_path / "m.onnx").write_bytes(
+        onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10).SerializeToString()
+    )
+    x = np.random.default_rng(3).normal(size=(1, 2, 11, 9)).astype(np.float32)
+    done = onnx_nodes.run_plain(RUN_ONNX, tmp_path / "m.onnx", tmp_path, [x])
+    if size is None:
+        assert done.returncode == onnx_nodes.REFUSED and "fractional number of pixels" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    session = runtime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, {"x": x})[0]
+    assert wanted.shape[2:] == size
+    got = np.fromfile(tmp_path / "output_0.bin", np.float32).reshape(wanted.shape)
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+class Resized(nn.Module):
+    """What makes 13 pixels of 11, for which no scale in f32 does, and classes of their means."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = F.interpolate(self.conv(x), size=(13, 7), mode="bilinear", align_corners=False)
+        return self.head(F.relu(y).mean((2, 3)))
+
+
+def test_an_exported_resize(tmp_path):
+    random = np.random.default_rng(5)
+    model = Resized()
+    torch.onnx.export(model, (torch.zeros(2, 3, 11, 9),), tmp_path / "m.onnx", dynamo=False, input_names=["x"],
+                      dynamic_axes={"x": {0: "n"}}, opset_version=17)  # fmt: skip
+    x, y = random.normal(size=(6, 3, 11, 9)).astype(np.float32), np.arange(6) % 3
+    np.savez(tmp_path / "d.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    data, run = f"npz:{tmp_path}/d.npz,standardise=off", tmp_path / "run"
+    neap("train", "--model", f"onnx:{tmp_path}/m.onnx", "--data", data, "--batch", 2, "--steps", 2, "--out", run)
+    neap("predict", run, "--data", data, "-o", tmp_path / "p.npy")
+    neap("export", run, "-o", tmp_path / "e.onnx")
+    onnx.checker.check_model(str(tmp_path / "e.onnx"), full_check=True)
+    session = runtime.InferenceSession(str(tmp_path / "e.onnx"), providers=["CPUExecutionProvider"])
+    for count in (1, 6):  # of any batch
+        got = session.run(None, {session.get_inputs()[0].name: x[:count]})[0]
+        np.testing.assert_allclose(got, np.load(tmp_path / "p.npy")[:count], atol=1e-5)

@@ -561,7 +561,7 @@ neap_status jinja_slice(struct jinja_run *run, struct jinja_value value, const s
   int64_t start, stop, step, count = 0;
   const bool string = value.kind == JINJA_STRING;
   if (!string && (value.kind != JINJA_LIST || value.list->form > JINJA_IN_RANGE))
-    return JINJA_FAIL(run, NEAP_INVALID_ARGUMENT, "%s has no slices", jinja_type_name(value));
+    return JINJA_FAIL(run, NEAP_UNSUPPORTED, "%s has no slices", jinja_type_name(value));
   TRY(settle_slice(run, bounds, string ? jinja_length(value.string) : (int64_t)value.list->count, &start,
                    &stop, &step));
   /* No place is that far away, and sums stay within 64 bits. */

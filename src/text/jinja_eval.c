@@ -508,6 +508,7 @@ static neap_status run_for(struct evaluator *e, const struct jinja_node *n, enum
   TRY(jinja_iterate(e->run, of, &list));
   if (n->e != NULL) TRY(choose_items(e, n, &list));
   TRY(new_function(e, (struct jinja_function){.type = JINJA_A_LOOP, .name = "loop", .items = list}, &loop));
+  bool complete = false; /* Jinja's else is for loops of which no turn ran to its end */
   for (size_t i = 0; i < list->count; i++) {
     enum flow left = FLOW_ON;
     loop.function->index = i;
@@ -517,9 +518,10 @@ static neap_status run_for(struct evaluator *e, const struct jinja_node *n, enum
     TRY(assign(e, n->a, list->items[i]));
     TRY(run_all(e, n->c, &left));
     if (left == FLOW_BREAK) break;
+    if (left == FLOW_ON) complete = true;
   }
   e->scope = scope;
-  if (list->count > 0 || n->d == NULL) return NEAP_OK;
+  if (complete || n->d == NULL) return NEAP_OK;
   TRY(open_scope(e, scope));
   TRY(run_all(e, n->d, flow));
   e->scope = scope;

@@ -34,7 +34,7 @@ TEST_OF(is_false, v.kind == JINJA_BOOL && !v.truth)
 TEST_OF(is_integer, v.kind == JINJA_INT)
 TEST_OF(is_float, v.kind == JINJA_FLOAT)
 TEST_OF(is_number, jinja_is_number(v))
-TEST_OF(is_callable, v.kind == JINJA_FUNCTION)
+TEST_OF(is_callable, v.kind == JINJA_FUNCTION || v.kind == JINJA_UNDEFINED)
 TEST_OF(is_iterable, v.kind == JINJA_STRING || v.kind == JINJA_LIST || v.kind == JINJA_DICT ||
                          v.kind == JINJA_UNDEFINED ||
                          (v.kind == JINJA_FUNCTION && v.function->type == JINJA_A_LOOP))
@@ -439,17 +439,26 @@ static neap_status key_of(struct jinja_run *run, struct jinja_value v, struct ji
                                             : jinja_change_case(run, out->string, JINJA_LOWER, false, out);
 }
 
+/* Gives the order of two keys. Equal ones need none where Python compares lists of one of them. */
+static neap_status order_keys(struct jinja_run *run, struct jinja_value a, struct jinja_value b, bool lists,
+                              int *result) {
+  bool equal = false;
+  *result = 0;
+  TRY(jinja_enter(run));
+  jinja_leave(run);
+  if (lists) TRY(jinja_equal(run, a, b, &equal));
+  return equal ? NEAP_OK : jinja_order(run, a, b, result);
+}
+
 /* Sorts items by keys, equal ones in the order in which they are. */
 static neap_status sort_by(struct jinja_run *run, struct jinja_list *list, struct jinja_value *keys,
-                           bool down) {
+                           bool lists, bool down) {
   for (size_t i = 1; i < list->count; i++) {
     const struct jinja_value item = list->items[i], key = keys[i];
     size_t to = i;
     for (; to > 0; to--) {
       int o;
-      TRY(jinja_enter(run));
-      jinja_leave(run);
-      TRY(jinja_order(run, down ? keys[to - 1] : key, down ? key : keys[to - 1], &o));
+      TRY(order_keys(run, down ? keys[to - 1] : key, down ? key : keys[to - 1], lists, &o));
       if (o != -1) break;
       list->items[to] = list->items[to - 1];
       keys[to] = keys[to - 1];
@@ -466,7 +475,7 @@ FILTER(filter_sort) {
   TRY(jinja_alloc(run, out->list->count, sizeof *keys, &keys));
   for (size_t i = 0; i < out->list->count; i++)
     TRY(key_of(run, out->list->items[i], a[2], flag(a[1], false), &keys[i]));
-  return sort_by(run, out->list, keys, flag(a[0], false));
+  return sort_by(run, out->list, keys, true, flag(a[0], false));
 }
 
 FILTER(filter_dictsort) {
@@ -479,7 +488,16 @@ FILTER(filter_dictsort) {
   TRY(jinja_alloc(run, out->list->count, sizeof *keys, &keys));
   for (size_t i = 0; i < out->list->count; i++)
     TRY(key_of(run, out->list->items[i].list->items[by_value], jinja_none(), flag(a[0], false), &keys[i]));
-  return sort_by(run, out->list, keys, flag(a[2], false));
+  return sort_by(run, out->list, keys, false, flag(a[2], false));
+}
+
+/* Tests whether Python has a hash of a value. */
+static bool has_hash(struct jinja_value v) {
+  bool has =
+      v.kind != JINJA_DICT && !jinja_is_sequence(v, JINJA_IN_LIST) && !jinja_is_sequence(v, JINJA_IN_VIEW);
+  for (size_t i = 0; jinja_is_sequence(v, JINJA_IN_TUPLE) && i < v.list->count && has; i++)
+    has = v.list->items[i].kind != JINJA_LIST && v.list->items[i].kind != JINJA_DICT;
+  return has;
 }
 
 FILTER(filter_unique) {
@@ -492,6 +510,9 @@ FILTER(filter_unique) {
   for (size_t i = 0; i < list->count; i++) {
     bool known = false;
     TRY(key_of(run, list->items[i], a[1], flag(a[0], false), &keys[count]));
+    if (!has_hash(keys[count]))
+      return JINJA_FAIL(run, NEAP_INVALID_ARGUMENT, "'unique' needs values with a hash (got %s)",
+                        jinja_type_name(keys[count]));
     for (size_t k = 0; k < count && !known; k++) {
       TRY(jinja_enter(run));
       jinja_leave(run);
@@ -573,6 +594,7 @@ static neap_status filter_map(struct jinja_run *run, struct jinja_value v, struc
     TRY(jinja_bind(run, "map", given, "attribute default", bound));
   else
     TRY(name_of(run, given, 0, &name));
+  if (!jinja_truth(v)) return jinja_new_list(run, JINJA_IN_STREAM, 0, out); /* none has no items, too */
   TRY(jinja_iterate(run, v, &list));
   TRY(jinja_new_list(run, JINJA_IN_STREAM, list->count, out));
   for (size_t i = 0; i < list->count; i++) {
@@ -593,6 +615,7 @@ static neap_status filter_select(struct jinja_run *run, struct jinja_value v, st
   if (fields && given.count == 0) TRY(name_of(run, given, 0, &name));
   const size_t first = fields;
   if (given.count > first) TRY(name_of(run, given, first, &name));
+  if (!jinja_truth(v)) return jinja_new_list(run, JINJA_IN_STREAM, 0, out); /* none has no items, too */
   TRY(jinja_iterate(run, v, &list));
   TRY(jinja_new_list(run, JINJA_IN_STREAM, list->count, out));
   for (size_t i = 0; i < list->count; i++) {

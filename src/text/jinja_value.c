@@ -72,7 +72,7 @@ neap_status jinja_dict_find(struct jinja_run *run, const struct jinja_dict *dict
                             struct jinja_value **out) {
   bool equal = false;
   *out = NULL;
-  if (key.kind == JINJA_LIST || key.kind >= JINJA_DICT)
+  if (key.kind == JINJA_DICT || (key.kind == JINJA_LIST && key.list->form != JINJA_IN_TUPLE))
     return JINJA_FAIL(run, NEAP_INVALID_ARGUMENT, "%s is no key of a dict", jinja_type_name(key));
   for (size_t i = 0; i < dict->count && !equal; i++) {
     TRY(jinja_equal(run, dict->pairs[i].key, key, &equal));

@@ -54,9 +54,13 @@ static void check_text(const struct jinja_string *text) {
 }
 
 static bool same(const struct jinja_string *a, const struct jinja_string *b) {
-  return a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0 &&
-         a->mark_count == b->mark_count &&
-         (a->mark_count == 0 || memcmp(a->marks, b->marks, a->mark_count * sizeof *a->marks) == 0);
+  bool equal =
+      a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0 && a->mark_count == b->mark_count;
+  for (size_t i = 0; i < a->mark_count && equal; i++) {
+    const struct jinja_mark *x = &a->marks[i], *y = &b->marks[i];
+    equal = x->source == y->source && x->begin == y->begin && x->end == y->end;
+  }
+  return equal;
 }
 
 static void check_template(const char *jinja, const struct chat_message *messages) {

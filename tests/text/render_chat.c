@@ -2,12 +2,14 @@
  * output.
  *
  * {"jinja" or "name", "messages": [{"role", "content"}], "generate", "bos", "eos"} gives
- * {"name", "text", "spans": [[begin, end]]} with places in bytes, or {"error", "status"}. */
+ * {"name", "text", "spans": [[begin, end]]} with places in bytes, or {"error", "status"}. {"program",
+ * "messages"} gives {"text"} of a program in Jinja that is no template. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "text/chat_template.h"
+#include "text/jinja_eval.h"
 
 enum { MESSAGE_LIMIT = 64 };
 
@@ -39,7 +41,46 @@ static json_t *answer(const char *name, const struct chat_text *out) {
   return object;
 }
 
+static neap_status make_text(struct jinja_run *run, const char *text, struct jinja_value *out) {
+  return jinja_new_string(run, text, strlen(text), JINJA_UNMARKED, out);
+}
+
+static neap_status make_list(struct jinja_run *run, const json_t *list, struct jinja_value *out) {
+  static const char *const fields[] = {"role", "content"};
+  const size_t count = json_array_size(list);
+  neap_status status = jinja_new_list(run, JINJA_IN_LIST, count, out);
+  for (size_t i = 0; i < count && status == NEAP_OK; i++) {
+    struct jinja_value *message = &out->list->items[i], name, value;
+    status = jinja_new_dict(run, JINJA_DICT, message);
+    for (int f = 0; f < 2 && status == NEAP_OK; f++) {
+      status = make_text(run, fields[f], &name);
+      if (status == NEAP_OK) status = make_text(run, text_of(json_array_get(list, i), fields[f]), &value);
+      if (status == NEAP_OK) status = jinja_dict_set(run, message->dict, name, value);
+    }
+  }
+  return status;
+}
+
+static json_t *run_program(const json_t *job, const char *source) {
+  struct jinja_program *program;
+  struct jinja_run run = {0};
+  struct jinja_variable variables[] = {{"messages", jinja_none()}, {"tools", jinja_none()}};
+  const struct jinja_string *text = NULL;
+  neap_status status = jinja_program_new(source, strlen(source), "program", &program);
+  if (status == NEAP_OK) jinja_begin(program, jinja_usual_limits, &run);
+  if (status == NEAP_OK) status = make_list(&run, json_object_get(job, "messages"), &variables[0].value);
+  if (status == NEAP_OK) status = jinja_render(program, &run, variables, 2, &text);
+  json_t *object = status == NEAP_OK
+                       ? json_pack("{ss%}", "text", text->bytes, text->length)
+                       : json_pack("{sssi}", "error", neap_error_message(), "status", (int)status);
+  region_free(&run.region);
+  jinja_program_free(program);
+  return object;
+}
+
 static json_t *render(const json_t *job) {
+  const char *source = text_of(job, "program");
+  if (source != NULL) return run_program(job, source);
   struct chat_template *chat;
   struct chat_message messages[MESSAGE_LIMIT];
   struct chat_text out = {0};

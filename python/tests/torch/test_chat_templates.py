@@ -11,6 +11,8 @@ from pathlib import Path
 
 import native
 import pytest
+from jinja_programs import make_program
+from quick import QUICK
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -265,21 +267,39 @@ def test_cases_of_the_unit_test_are_those_of_transformers() -> None:
         assert expected(make_tokenizer(path.read_text()), case["messages"], case["generate"]) == case["text"]
 
 
+CONVERSATION = [
+    {"role": "system", "content": " Be brief.\n"},
+    {"role": "user", "content": 'How are "you"? é日本'},
+    {"role": "assistant", "content": "Fine.\n\nThanks "},
+]
+
+
+def run_program(program: str) -> str | None:
+    """What transformers makes of a program; None where it fails."""
+    try:
+        return utilities.render_jinja_template(
+            [CONVERSATION], chat_template=program, bos_token="<s>", eos_token="</s>"
+        )[0][0]
+    except Exception:
+        return None
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_random_programs_are_those_of_transformers() -> None:
+    """The same text, or refused; what Jinja refuses is refused, and what is refused otherwise is said to be unsupported."""
+    programs, same = [make_program(seed) for seed in range(500 if QUICK else 5000)], 0
+    for program, answer in zip(
+        programs, render([{"program": program, "messages": CONVERSATION} for program in programs]), strict=True
+    ):
+        text = run_program(program)
+        assert answer.get("text") == text or answer.get("status") == UNSUPPORTED, (program, text, answer)
+        same += text is not None and "text" in answer
+    assert same > 0.3 * len(programs)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_programs_of_the_unit_test_are_those_of_transformers() -> None:
-    messages = [
-        {"role": "system", "content": " Be brief.\n"},
-        {"role": "user", "content": 'How are "you"? é日本'},
-        {"role": "assistant", "content": "Fine.\n\nThanks "},
-    ]
     cases = json.loads((OURS.parent / "jinja_cases.json").read_text())
     for case in cases:
-        if "unsupported" in case:
-            continue
-        try:
-            text = utilities.render_jinja_template(
-                [messages], chat_template=case["program"], bos_token="<s>", eos_token="</s>"
-            )[0][0]
-        except Exception:
-            text = None
-        assert text == case.get("text"), case
+        assert "unsupported" in case or run_program(case["program"]) == case.get("text"), case
     assert sum("text" in case for case in cases) > 140

@@ -11,6 +11,8 @@ import copyreg
 import dataclasses
 import functools
 import random
+import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -30,6 +32,7 @@ LEAVES = (*SIMPLE, torch.Tensor, type, types.ModuleType)  # what holds nothing
 DEPTH = 5  # of holders inside each other
 MOST = 2000  # items of a holder that are looked into
 LARGEST = 100_000  # items of a holder that is looked into
+OPEN = {"types", "collections", "argparse"}  # modules of Python whose objects hold the user's
 # Packages whose objects are not looked into: these hold nothing of the user's, or other threads change them.
 CLOSED = {
     "torch", "neap", "numpy", "builtins", "abc", "enum", "typing", "threading", "logging", "weakref", "multiprocessing", "concurrent", "queue",
@@ -129,8 +132,10 @@ WAYS = BY_NAME | BY_POSITION
 
 
 class Holder:
-    def __init__(self, name: str, target: Any):
-        self.name, self.target = name, target
+    """in_module: whether a module holds it. Other threads may change others."""
+
+    def __init__(self, name: str, target: Any, in_module: bool = False):
+        self.name, self.target, self.in_module = name, target, in_module
         self.read, self.fill = WAYS[type(target)]
         self.found = self.now = self.items()  # as it was found; as it is, but for what loss_fn changes
 
@@ -140,6 +145,12 @@ class Holder:
     def set(self, items: Items) -> None:
         self.fill(self.target, items)
         self.now = items
+
+    def is_captures(self) -> bool:
+        """Returns whether its changes are those of a capture, and not of another thread: there is none, a module holds it, or it holds a fake
+        tensor."""
+        alone = threading.active_count() == 1 or isinstance(self.target, (types.CellType, Globals))
+        return alone or self.in_module or any(bears_fake(x, 2) for _, x in self.items())
 
     def name_of(self, key: Any) -> str:
         return f"{self.name}.{key}".strip(".") if isinstance(key, str) else self.name or "an attribute"
@@ -162,8 +173,6 @@ class Change:
 
 def _changes(holder: Holder) -> Iterator[Change]:
     before, after = holder.now, holder.items()
-    if _same(before, after):
-        return
     if type(holder.target) in BY_POSITION:
         old, new = [x for _, x in before], [x for _, x in after]
         longer = len(new) > len(old) and all(a is b for a, b in zip(old, new, strict=False))
@@ -220,6 +229,8 @@ class Kept:
         self.classes: set[type] = set()
         self.kinds: list[tuple[nn.Module, type]] = []
         self.others: list[tuple[str, nn.Module]] = []  # modules that are not the model's
+        self.seen: set[int] = set()  # what was found in objects of libraries
+        self.in_module, self.in_library = False, False  # where the walk is
         self.real: dict[int, torch.Tensor] = {}  # id of a tensor that was put in -> the user's own
         modules = list(model.named_modules())
         self.known.update(id(m) for _, m in modules)
@@ -232,9 +243,13 @@ class Kept:
     # ---- Finding ----
 
     def _module(self, name: str, module: nn.Module) -> None:
+        before = self.in_module, self.in_library
+        self.in_module, self.in_library = True, False
         self.kinds.append((module, type(module)))
         self._holder(name, vars(module), DEPTH)
+        self.in_module = False
         self._class(type(module), DEPTH)
+        self.in_module, self.in_library = before
 
     def _class(self, kind: type, depth: int) -> None:
         for base in [k for k in kind.__mro__ if k not in self.classes]:
@@ -247,21 +262,23 @@ class Kept:
                     self._take(base.__name__, getattr(value, "__func__", value), depth)
 
     def _holder(self, name: str, target: Any, depth: int) -> None:
-        self.known.add(id(target))
-        holder = Holder(name, target)
-        self.holders.append(holder)
+        holder = Holder(name, target, self.in_module)
+        if not self.in_library:
+            self.known.add(id(target))
+            self.holders.append(holder)
         for key, value in holder.found[:MOST]:
             self._take(holder.name_of(key) if type(target) in BY_NAME else name, value, depth - 1)
 
     def _take(self, name: str, x: Any, depth: int) -> None:
-        if depth < 0 or id(x) in self.known or isinstance(x, LEAVES):
+        if depth < 0 or id(x) in self.known or isinstance(x, LEAVES) or (self.in_library and id(x) in self.seen):
             return
+        (self.seen if self.in_library else self.known).add(id(x))
         if type(x) in WAYS:
             if not isinstance(x, Sized) or len(x) <= LARGEST:
                 self._holder(name, x, depth)
             return
-        self.known.add(id(x))
         if isinstance(x, nn.Module):
+            self.known.add(id(x))
             new = [
                 (f"{name}.{part}".strip("."), m) for part, m in x.named_modules() if m is x or id(m) not in self.known
             ]
@@ -283,11 +300,14 @@ class Kept:
         elif isinstance(x, types.FunctionType):
             self._function(name, x, depth)
         elif not _is_library(type(x).__module__, "") and not isinstance(x, torch.optim.Optimizer):
+            before, self.in_library = self.in_library, self.in_library or _is_installed(type(x).__module__)
             for key in copyreg._slotnames(type(x)):
                 self._take(f"{name}.{key}", getattr(x, key, None), depth - 1)
             if isinstance(getattr(x, "__dict__", None), dict):
                 self._holder(name, vars(x), depth)
-            self._class(type(x), depth)
+            if not self.in_library:
+                self._class(type(x), depth)
+            self.in_library = before
 
     def _function(self, name: str, f: types.FunctionType, depth: int) -> None:
         if _is_library(f.__module__ or "", f.__code__.co_filename):
@@ -342,10 +362,10 @@ class Kept:
             if type(module) is not kind:
                 module.__class__ = kind
         for holder in self.holders:
-            if not _same(holder.items(), holder.found):
+            if not _same(holder.items(), holder.found) and holder.is_captures():
                 holder.set(holder.found)
         for holder in self.holders:
-            if not _same(holder.items(), holder.found):
+            if not _same(holder.items(), holder.found) and holder.is_captures():
                 raise RuntimeError(
                     f"neap: {holder.name or 'a global'} changes while it is restored after a capture; give loss_fn objects that nothing "
                     "else changes at the same time"
@@ -356,7 +376,7 @@ class Kept:
     def left(self) -> list[Left]:
         """Returns what loss_fn has left behind in the user's objects. Raises CannotTrace for a module that it makes."""
         found = []
-        for change in (c for holder in self.holders for c in _changes(holder)):
+        for change in [c for h in self.holders if not _same(h.now, h.items()) and h.is_captures() for c in _changes(h)]:
             if not bears_fake(change.value):
                 found.append(Left(change, lambda _, value=change.value: value, []))
                 continue
@@ -441,6 +461,18 @@ behind = WeakIdKeyDictionary()
 
 def _is_library(module: str, filename: str) -> bool:
     return module.partition(".")[0] in CLOSED or any(root in filename for root in PACKAGES if root != "<")
+
+
+@functools.cache
+def _is_installed(module: str) -> bool:
+    """Returns whether a module is Python's own or of an installed library."""
+    root = module.partition(".")[0]
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return (
+        root not in OPEN
+        and (root in sys.stdlib_module_names or "site-packages" in file or "dist-packages" in file)
+        and root != "__main__"
+    )
 
 
 def _names(code: types.CodeType) -> set[str]:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from .graph import CannotTrace
 from .swap import Kept, Outside
 
+PLAIN = (torch.Tensor, nn.Parameter, FakeTensor)  # types without inner tensors
 Named = list[tuple[str, torch.Tensor]]
 
 
@@ -73,8 +74,7 @@ class Tensors:
         devices = {t.device for t in own}
 
         def is_like(t: torch.Tensor) -> bool:
-            kinds = (torch.Tensor, nn.Parameter, FakeTensor)
-            return type(t) in kinds and t.layout == torch.strided and t.device in devices and not t.is_nested
+            return type(t) in PLAIN and t.layout == torch.strided and t.device in devices and not t.is_nested
 
         taken = {id(t) for t in own} | {id(slot.tensor()) for slot in outside}
         more = [slot for slot in kept.outside(taken, trained, changed) if is_like(slot.tensor())]

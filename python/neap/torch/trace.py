@@ -36,7 +36,7 @@ from .graph import (
 from .head import chunked_head
 from .interrupts import Interrupts
 from .swap import Kept, Left, Outside
-from .tensors import Tensors
+from .tensors import PLAIN, Tensors
 
 
 @dataclasses.dataclass
@@ -374,11 +374,7 @@ def _trace(
         for p, (_, user) in zip(ps, own.parameters, strict=True):
             if user.requires_grad:
                 p.requires_grad_()
-            if type(user) not in (
-                torch.Tensor,
-                nn.Parameter,
-                FakeTensor,
-            ):  # a quantised weight has its scales as attributes
+            if type(user) not in PLAIN:  # a quantised weight has its scales as attributes
                 p.__dict__.update({k: v for k, v in user.__dict__.items() if k not in p.__dict__})
         instead = own.instead(ps, bs)
         pairs = [(fake, t) for fake, (_, t) in zip((*ps, *bs), own.all(), strict=True)]

@@ -8,6 +8,7 @@ import io
 import pickle
 import random
 import signal
+import threading
 import types
 
 import helpers
@@ -209,6 +210,33 @@ def test_interrupt_before_a_step_changes_anything():
         step._run(case.batch, lambda position: position or signal.raise_signal(signal.SIGINT))
     assert unlike(before, look(case, optimizer)) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_another_thread_appends_stays():
+    records, go, done, end = collections.deque(), threading.Event(), threading.Event(), threading.Event()
+
+    def collect():
+        go.wait(60)
+        records.append(1)
+        done.set()
+        end.wait(60)
+
+    def loss(model, x, y):
+        go.set()
+        done.wait(60)
+        return F.cross_entropy(model(x), y) + 0 * len(records)
+
+    case, optimizer = made("siamese")
+    thread = threading.Thread(target=collect)
+    thread.start()
+    try:
+        step = neap.torch.compile_step(case.model, loss, optimizer, budget="max")
+        step.prepare(*case.batch)
+        step(*case.batch)
+    finally:
+        end.set()
+        thread.join()
+    assert list(records) == [1]
 
 
 # ---- Modules outside the model ----

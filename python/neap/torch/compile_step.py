@@ -40,8 +40,6 @@ MOST_ROWS = 20_000
 MOST_KINDS = 16  # kinds of batches that are kept
 TOLD_AFTER = 3  # captures without prepare() before a warning
 COUNT = "num_items_in_batch"
-# Capturing, measuring and first steps run one at a time in the process: they measure the whole process.
-_preparing = threading.RLock()
 
 
 class ModelChanged(RuntimeError):
@@ -90,6 +88,7 @@ class CompiledStep:
         self.last: Ready | None = None
         self.told: set[str] = set()
         self.gradient_norm: torch.Tensor | None = None  # of the last step, before clipping; None without clip_norm
+        self.again: Any = None  # computes the gradients of the running step once more
         self.running = threading.Lock()
 
     # ---- For Steps ----
@@ -178,7 +177,8 @@ class CompiledStep:
         settings = held(self.model, self.loss_fn)
         self._look()
         trains = tuple(p.requires_grad for p in self.parameters)
-        key = structure.form, tuple(map(leaf_of, leaves)), trains, tuple(settings), modes()
+        way = self.updater.look(self.parameters)
+        key = structure.form, tuple(map(leaf_of, leaves)), trains, way, tuple(settings), modes()
         kind = self.kinds.get(key)
         if kind is not None:
             self._compare(kind.signature)
@@ -207,12 +207,10 @@ class CompiledStep:
         readies = self._readies(structure, leaves, parts, kind)
         steps = readies[0].steps
         self.last = readies[0]
-        self._look_at_optimizer(steps)
         self.accumulators = self._sums(steps) if steps.cut else []
         for group in self.optimizer.param_groups:
             for p in group["params"]:
                 p.grad = None
-        self.updater.before_step()
         first = any(r.heap_peak is None for r in readies)
         self.dispatched = measure.as_dispatched()
         with measure.below_autograd():
@@ -251,7 +249,7 @@ class CompiledStep:
         key = keys[0] if keys[0] in self.bound else keys[1]
         ready = self.bound.get(key)
         if ready is None:
-            with _preparing:
+            with measure.preparing:
                 found = kind.find(place)
                 if found is None:
                     self._capture(structure, leaves, kind, place, prepared)
@@ -277,7 +275,7 @@ class CompiledStep:
         options = {
             "weight": place.weight,
             "cut": cut,
-            "clip_norm": None if cut else self.clip_norm,
+            "clip_norm": None if cut or self.updater.hooked else self.clip_norm,
             "chunk_head": self.chunk_head,
         }
         with shown(f"capturing the step of {self.name}"):
@@ -367,7 +365,7 @@ class CompiledStep:
     def _first_time(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
         """Runs the first step of a shape and counts the bytes outside PyTorch's allocator. If they exceed the budget, the step is
         planned again with the counted bytes."""
-        with _preparing, measure.heap_counted(self._device()) as heap:
+        with measure.preparing, measure.heap_counted(self._device()) as heap:
             result = self._parts(readies, leaves, parts, after)
             peak = heap.neap_heap_peak() if heap else 0
             kept = heap.neap_heap_live() if heap else 0
@@ -415,14 +413,6 @@ class CompiledStep:
                 raise ModelChanged(
                     f"{name} was {old[0]}, {old[2]} when the step was compiled and is {new[0]}, {new[2]} now; compile the step again. "
                     "Nothing was changed."
-                )
-
-    def _look_at_optimizer(self, steps: Steps) -> None:
-        groups = self.updater.groups_now = self.updater.groups()
-        for i, (name, p) in enumerate(zip(self.names, self.parameters, strict=True)):
-            if (i in steps.taken) != (id(p) in groups and i in steps.with_gradient):
-                raise ModelChanged(
-                    f"{name} was added to the optimizer or removed from it since the step was compiled; compile the step again"
                 )
 
     # ---- Warnings ----
@@ -545,6 +535,12 @@ class CompiledStep:
                 self.arena.empty()
 
     @property
+    def why_whole(self) -> str:
+        """The reason why the optimizer runs whole after the last gradient, as of the last call; empty if it runs parameter by parameter,
+        each as soon as its gradient is complete."""
+        return self.updater.whole
+
+    @property
     def memory(self) -> Memory:
         """The memory of the shape that ran last. Raises RuntimeError before the first call."""
         return self.last_memory()
@@ -562,9 +558,9 @@ class CompiledStep:
         arena = max(plan.arena_bytes, steps.ending.plan.arena_bytes if steps.ending else 0)
         programs = [p for p in (ready.program, steps.ending.program if steps.ending else None) if p is not None]
         high = max(p.high() for p in programs)
-        unplanned = max((getattr(p, "unplanned_bytes", 0) for p in programs), default=0)
+        unplanned = max((p.unplanned_bytes for p in programs), default=0)
         unplanned += max((ready.heap_peak or 0) + self.heap.kept - planned.bypass, 0)
-        names = {n for p in programs for n in getattr(p, "unplanned_calls", {})}
+        names = {n for p in programs for n in p.unplanned_calls}
         why = f"allocated outside the plan: {', '.join(sorted(names))}" if names else self.why
         taken = [self.parameters[i] for i in steps.taken]
         return Memory(

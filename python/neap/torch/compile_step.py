@@ -84,6 +84,10 @@ class CompiledStep:
         self.heap = Heap()
         self.sums: dict[int, torch.Tensor] = {}  # of gradients, by parameter
         self.accumulators: list[torch.Tensor] = []  # of the current step
+        self.added, self.ends = (
+            0,
+            True,
+        )  # micro-batches of the step that ran before; whether the step ends with those that run now
         self.addresses: list[int] = []
         self.last: Ready | None = None
         self.told: set[str] = set()
@@ -216,7 +220,8 @@ class CompiledStep:
         with measure.below_autograd():
             run = self._first_time if first else self._uncounted
             result = run(readies, leaves, parts, after)
-        self.updater.after_step()
+        if self.ends:
+            self.updater.after_step()
         self._tell(readies[0])
         return result
 
@@ -322,6 +327,10 @@ class CompiledStep:
     def _sums(self, steps: Steps) -> list[torch.Tensor]:
         """Returns the tensors in which gradients are added up: one for each parameter, for all shapes."""
         wanted = [self.parameters[i] for i in steps.taken]
+        if self.added and [id(t) for t in self.accumulators] != [id(self.sums.get(id(p))) for p in wanted]:
+            raise CannotTrace(
+                "micro-batches give gradients to different parameters; let each of them use the same parameters"
+            )
         keys = {id(p) for p in wanted}
         for key in [k for k in self.sums if k not in keys]:
             del self.sums[key]
@@ -337,15 +346,17 @@ class CompiledStep:
         extras = []
         steps = readies[0].steps
         numbers = tuple(filter(is_number, leaves))
-        for self.micro_batch, ready in enumerate(readies):
-            inputs = [x for x in self._part(leaves, parts, self.micro_batch) if isinstance(x, torch.Tensor)]
+        for i, ready in enumerate(readies):
+            self.micro_batch = self.added + i
+            inputs = [x for x in self._part(leaves, parts, i) if isinstance(x, torch.Tensor)]
             one, things, values = ready.run(inputs, numbers, steps.is_first, after)
             loss = one if loss is None else loss + one
             count = things if count is None else count + things
             if steps.extras is not None:
                 extras.append(extras_of(steps.extras, values))
-        if steps.cut:
+        if steps.cut and self.ends:
             steps.run_end(count, after)
+        self.added = 0 if self.ends else self.added + len(readies)
         loss = loss if count is None else loss / count
         if steps.extras is None:
             return loss
@@ -526,10 +537,11 @@ class CompiledStep:
 
     def release(self) -> None:
         """Returns memory to the system: the arena and the sums of gradients; the next step takes it again. Parameters and optimizer
-        states stay. Waits until a running step ends."""
+        states stay, and so do the sums of a step that has not ended. Waits until a running step ends."""
         with self.running:
-            self.sums.clear()
-            self.accumulators = []
+            if not self.added:
+                self.sums.clear()
+                self.accumulators = []
             self._unbind_endings()
             if self.arena is not None:
                 self.arena.empty()

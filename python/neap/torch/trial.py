@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .allocator import Counted
 from .held import SIMPLE
 from .measure import aligned, forked_draws, preparing
 
@@ -226,16 +227,18 @@ class _Trial:
 
     def run(self, step: Step) -> None:
         """Runs the steps. Notes what the optimizer holds before them, after the first and after the last; the tensors that it holds after
-        the second; whether it draws random numbers; and the most bytes that it holds, and since which step."""
-        self.before, self.bytes, self.since = self.held(), 0, 0
+        the second; whether it draws random numbers; and the most bytes that it takes, and after how many steps."""
+        self.before, self.bytes, self.steps = self.held(), 0, 0
         state = torch.get_rng_state()
         for number in range(STEPS):
             given = [_gradient(p, number, i) for i, p in enumerate(self.parameters)]
             self.gradients += given
-            step(self.optimizer, self.parameters, given)
-            held = held_bytes(self.optimizer)
-            if held > self.bytes:
-                self.bytes, self.since = held, number + 1
+            before = held_bytes(self.optimizer)
+            with Counted(given[0].device) as counted:
+                step(self.optimizer, self.parameters, given)
+            most = max(before + counted.peak, held_bytes(self.optimizer))
+            if most > self.bytes:
+                self.bytes, self.steps = most, number + 1
             if number == 0:
                 self.first = self.held()
             if number == 1:
@@ -296,8 +299,8 @@ def _name(path: Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """why: the reason why the optimizer runs whole; empty if it is taken parameter by parameter. steps: how many it takes until a step
-    begins with all bytes that the optimizer keeps. share: these bytes for each byte of parameters. clones: it must be given clones of gradients."""
+    """why: the reason why the optimizer runs whole; empty if it is taken parameter by parameter. steps: after how many steps of a
+    trial it has taken the most bytes. share: these bytes for each byte of parameters. clones: it must be given clones of gradients."""
 
     why: str
     steps: int = 2
@@ -326,7 +329,7 @@ def verdict(optimizer: Any, whole: Step, apart: Step) -> Verdict:
     except Exception as error:  # the optimizer's own code, which may need what a trial does not give
         return Verdict(f"a trial of its steps fails ({type(error).__name__}: {error})")
     size = sum(p.numel() * p.element_size() for p in together.parameters)
-    return Verdict(why, together.since + 1, together.bytes / max(size, 1))
+    return Verdict(why, max(together.steps, 2), together.bytes / max(size, 1))
 
 
 def _coupled(together: _Trial) -> str:

@@ -103,9 +103,11 @@ class Updater:
         if self.verdict is None or (not self.verdict.why and tried != self.tried):
             self.verdict, self.tried = verdict(self.optimizer, trial_step, _apart), tried
         self.hooked = any(map(hooks_of, parameters))
-        self.calls_hooks = self.hooked or _has_hooks(self.optimizer)
+        steps = [(one, inspect.unwrap(vars(one)["step"])) for one in _inside(self.optimizer) if "step" in vars(one)]
+        replaced = any(getattr(step, "__func__", step) is not _class_step(one) for one, step in steps)
+        self.untried = self.hooked or replaced or _has_hooks(self.optimizer)  # code that a trial does not run
         name = type(self.optimizer).__name__
-        why = self._besides() or self.verdict.why
+        why = self._besides(replaced) or self.verdict.why
         self.whole = f"{name}: {why}" if why else ""
         places = {id(p): i for i, group in enumerate(self.optimizer.param_groups) for p in group["params"]}
         members = tuple(places.get(id(p)) for p in parameters)
@@ -113,14 +115,13 @@ class Updater:
             return True, self.hooked, members
         return False, members, tuple(settings)
 
-    def _besides(self) -> str:
+    def _besides(self, replaced: bool) -> str:
         """Returns the reason to run whole that is not in the optimizer's code; empty if no reason is known."""
-        own = [(one, inspect.unwrap(vars(one)["step"])) for one in _inside(self.optimizer) if "step" in vars(one)]
         rows = (
             (self.takes_closure, "its step evaluates the model a second time"),
             (self.hooked, "a parameter has a hook for its gradient"),
-            (self.calls_hooks, "it has hooks of its step"),
-            (any(getattr(step, "__func__", step) is not _class_step(one) for one, step in own), "its step is replaced"),
+            (replaced, "its step is replaced"),
+            (self.untried, "it has hooks of its step"),
         )
         return next((text for applies, text in rows if applies), "")
 
@@ -289,7 +290,8 @@ def _scalar(value: Any) -> str:
 
 def update_key(updater: Updater, parameter: nn.Parameter, group: dict[str, Any]) -> str:
     """Returns a key that is equal for updates that do the same work; it does not contain rates."""
-    flags = {k: _scalar(v) for k, v in group.items() if k != "params" and (isinstance(v, (bool, type(None))) or v == 0)}
+    chosen = lambda v: isinstance(v, (bool, type(None), torch.Tensor)) or v == 0  # noqa: E731
+    flags = {k: _scalar(v) for k, v in group.items() if k not in ("params", "param_names") and chosen(v)}
     return f"update {type(updater.optimizer).__module__}.{type(updater.optimizer).__name__} {parameter.dtype} {list(parameter.shape)} {list(parameter.stride())} {sorted(flags.items())}"
 
 
@@ -340,8 +342,8 @@ def measure_whole(updater: Updater, parameters: list[nn.Parameter], clips: bool,
     device = parameters[0].device
     gradients = _sharing(parameters, device)
     sizes = [measure.aligned(g.numel() * g.element_size()) for g in gradients]
-    beside = A_TENSOR * len(sizes) if clips or updater.calls_hooks else 0
-    beside += max(sizes) if updater.calls_hooks else 0  # a hook may copy a gradient
+    beside = A_TENSOR * len(sizes) if clips or updater.untried else 0
+    beside += max(sizes) if updater.untried else 0  # they may copy a gradient
     cost = measure.Cost(measure.SECONDS_A_CALL + 3 * sum(sizes) / measure.BYTES_PER_SECOND)
     kept = most = held_bytes(updater.optimizer)
     stand_ins = {id(p): nn.Parameter(t) for p, t in zip(parameters, _sharing(parameters, device), strict=True)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -242,12 +243,11 @@ def limited_by_gradient_hooks(model: nn.Module) -> Optimizer:
 
 def replaced_step(model: nn.Module) -> Optimizer:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    step = type(optimizer).step
 
-    def scaled(closure: Any = None) -> Any:
-        for p in all_parameters(optimizer):
+    def scaled(self: Optimizer, closure: Any = None) -> Any:
+        for p in all_parameters(self):
             p.grad /= p.grad.norm() + 1e-3
-        return step(optimizer, closure)
+        return type(self).step(self, closure)
 
-    optimizer.step = scaled
+    optimizer.step = types.MethodType(scaled, optimizer)
     return optimizer

@@ -45,7 +45,7 @@ APART: dict[str, Make] = {
     "AdamW foreach": of(optim.AdamW, lr=1e-2, foreach=True),
     "AdamW groups": decayed,
     "AdamW rate 0": of(optim.AdamW, lr=0.0),
-    "AdamW rate tensor": of(optim.AdamW, lr=torch.tensor(1e-2)),
+    "AdamW rate tensor": lambda model: optim.AdamW(model.parameters(), lr=torch.tensor(1e-2)),
     "Adamax": of(optim.Adamax, lr=1e-2),
     "ASGD": of(optim.ASGD),
     "Lion": of(own.Lion),
@@ -140,7 +140,7 @@ def train(make: Make, condition: str, budget: Any, **options: Any) -> tuple[Any,
     for xs, ys in zip(x, y, strict=True):
         if step is not None:
             losses.append(step(xs, ys).item())
-            assert all(p.grad is None for p in model.parameters())
+            assert all(p.grad is None for p in own.all_parameters(optimizer))
         else:
             losses.append(eager_step(model, optimizer, xs, ys, clip, closed, **options))
         if scheduler is not None:
@@ -383,3 +383,74 @@ def test_timm() -> None:
 def test_timm_at_once(name: str) -> None:
     timm = pytest.importorskip("timm.optim")
     assert check(lambda m: timm.create_optimizer_v2(m, opt=name, lr=1e-2), "gradients present", "min").why_whole
+
+
+# ---- Lightning ----
+
+
+def fitted(budget: Any, average: bool = False, **options: Any) -> Any:
+    """A module that keeps its losses in a list, and what a callback sees of them; trained for some epochs."""
+    pl = pytest.importorskip("lightning.pytorch")
+
+    class Module(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.net, self.losses, self.seen = Net(), [], []
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            loss = loss_of(self.net, *batch)
+            self.losses.append(loss)
+            self.log("loss", loss, on_step=True, on_epoch=True)
+            return {"loss": loss, "twice": 2 * loss.detach()}
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("validated", loss_of(self.net, *batch))
+
+        def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+            self.seen.append(
+                (float(outputs["loss"]), float(outputs["twice"]), float(self.trainer.callback_metrics["loss"]))
+            )
+
+        def on_train_epoch_start(self) -> None:
+            self.zero_grad()  # Lightning takes a step with old gradients at the end of the averages' pass for statistics
+
+        def configure_optimizers(self) -> Any:
+            return optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+    g = torch.Generator().manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(22, 8, generator=g), torch.randint(4, (22,), generator=g))
+    module = Module()
+    callbacks = [] if budget is None else [neap.torch.LightningBudget(budget)]
+    if average:
+        callbacks.append(pl.callbacks.StochasticWeightAveraging(swa_lrs=0.05, swa_epoch_start=1))
+    torch.manual_seed(1)
+    trainer = pl.Trainer(
+        max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        callbacks=callbacks, **options,
+    )  # fmt: skip
+    trainer.fit(module, torch.utils.data.DataLoader(data, 4), torch.utils.data.DataLoader(data, 8))
+    return module, trainer
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"average": True},
+        {"accumulate_grad_batches": 4, "gradient_clip_val": 0.2},
+        {"accumulate_grad_batches": 3, "val_check_interval": 2},
+        {"accumulate_grad_batches": 2, "average": True},
+    ],
+    ids=lambda options: " ".join(options) or "plain",
+)
+@pytest.mark.filterwarnings("ignore")
+def test_lightning(options: dict[str, Any]) -> None:
+    expected, plain = fitted(None, **options)
+    got, trainer = fitted("min", **options)
+    assert got.seen == expected.seen and trainer.global_step == plain.global_step
+    assert helpers.differing(dict(got.state_dict()), dict(expected.state_dict())) == []
+    assert [float(x) for x in got.losses] == [float(x) for x in expected.losses]
+    assert all(type(x) is torch.Tensor for x in got.losses)
+    memory = next(c for c in trainer.callbacks if isinstance(c, neap.torch.LightningBudget)).memory
+    assert 0 < memory.measured_peak_bytes <= memory.planned_peak_bytes

@@ -24,7 +24,7 @@ from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
 from .memory import view_bytes
 from .program import ArenaProgram, DropProgram, Program, Resident
 from .trace import Capture, clip_coefficient, fake_mode_of, known_results
-from .updates import Update, hooks_of, measure_update, measure_whole, update_key
+from .updates import Update, hooks_of, measure_update, update_key
 
 if TYPE_CHECKING:
     from .compile_step import CompiledStep
@@ -151,9 +151,7 @@ class Steps:
 
     def __init__(self, owner: CompiledStep, capture: Capture, cut: bool, numbers: tuple[int | float, ...]):
         self.owner, self.cut = owner, cut
-        self.whole = (
-            owner.updater.whole
-        )  # the reason why the optimizer runs whole; empty if it is taken parameter by parameter
+        self.whole = owner.updater.whole  # the reason; empty if the optimizer is taken parameter by parameter
         self.first_numbers = numbers  # of the batch that was captured first
         self.trainable, self.extras = capture.trainable, capture.extras
         self.extra_count, self.has_count, self.has_clip = (
@@ -194,10 +192,10 @@ class Steps:
         parameters = [owner.parameters[i] for i in self.taken]
         if self.whole:
             self._check_whole()
-            place = {position: k for k, position in enumerate(self.taken)}
-            self.together = [[place[i] for i in capture.completed if i in place]]  # the order of hooks of gradients
+            order = {i: n for n, i in enumerate(capture.completed)}  # in which hooks of gradients run
+            self.together = [sorted(range(len(self.taken)), key=lambda k: order.get(self.taken[k], len(order)))]
             with measure.heap_counted(self.parameters_device) as heap, shown(f"trying {self.whole.split(':')[0]}"):
-                self.updates = [measure_whole(owner.updater, parameters, owner.clip_norm is not None, heap)]
+                self.updates = [owner.updater.measured(parameters, owner.clip_norm is not None, heap)]
             owner.heap.note({"update": self.updates[0].cost})
             return
         self.together = [[k] for k in range(len(self.taken))]

@@ -86,6 +86,7 @@ class Updater:
         self.takes_closure = _takes_closure(optimizer)
         self.verdict: Verdict | None = None
         self.tried: Any = None  # the settings of that verdict
+        self.costs: dict[Any, Update] = {}  # of whole steps, by what they are for
         self.whole = ""  # the reason why it runs whole; empty if it is taken parameter by parameter
 
     # ---- The way ----
@@ -132,6 +133,13 @@ class Updater:
     def has_state(self, parameter: nn.Parameter) -> bool:
         return bool(self.optimizer.state.get(parameter))
 
+    def measured(self, parameters: list[nn.Parameter], clips: bool, heap: Any) -> Update:
+        """As measure_whole, once for the same parameters."""
+        key = tuple(map(id, parameters)), clips, self.untried
+        if key not in self.costs:
+            self.costs[key] = measure_whole(self, parameters, clips, heap)
+        return self.costs[key]
+
     # ---- Steps ----
 
     def update(self, parameter: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
@@ -147,7 +155,7 @@ class Updater:
         while getattr(step, "does_nothing", False):  # a trainer's
             step = step.__wrapped__
         held = held_bytes(self.optimizer)
-        with allocator.Counted(parameters[0].device) as counted:
+        with allocator.Counted(torch.device("cpu")) as counted:
 
             def uncounted(gradients: list[torch.Tensor]) -> torch.Tensor:
                 with counted.paused():

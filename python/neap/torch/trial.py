@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import functools
 import itertools
 import types
 from collections.abc import Callable, Iterator
@@ -71,6 +72,8 @@ def leaves_of(x: Any, names: dict[int, Any] | None = None) -> Iterator[tuple[Pat
                 yield path, x
             elif isinstance(x, types.MethodType):
                 yield from walk((*path, "self"), x.__self__)
+            elif isinstance(x, functools.partial):
+                yield from walk((*path, "partial"), [x.func, x.args, x.keywords])
             elif isinstance(x, (dict, collections.UserDict)):
                 for key, value in list(x.items()):
                     yield from walk((*path, named.get(id(key), key if isinstance(key, SIMPLE) else id(key))), value)
@@ -124,9 +127,10 @@ def _check_copyable(optimizer: Any) -> None:
         where = ".".join(map(str, path))
         if isinstance(x, nn.Module):
             raise CannotTry(f"it holds a module ({where})")
-        cells = (x.__closure__ or ()) if isinstance(x, types.FunctionType) else ()
-        if any(not isinstance(cell.cell_contents, SIMPLE) for cell in cells):
-            raise CannotTry(f"it holds a function with a closure ({where})")
+        if isinstance(x, types.FunctionType):
+            held = [*(cell.cell_contents for cell in x.__closure__ or ()), *(x.__defaults__ or ())]
+            if any(not isinstance(value, SIMPLE) for value in held):
+                raise CannotTry(f"it holds a function with a closure ({where})")
 
 
 def copied(optimizer: Any, stand_ins: dict[int, nn.Parameter]) -> Any:

@@ -43,7 +43,7 @@ def unwrapped(optimizer: Any) -> Any:
 
 
 def _inside(optimizer: torch.optim.Optimizer) -> Iterator[torch.optim.Optimizer]:
-    """Yields the optimizer and those that it holds as attributes."""
+    """Yields the optimizer and those that it holds as attributes, or in lists of them."""
     seen: set[int] = set()
     waiting: list[Any] = [optimizer]
     while waiting:
@@ -51,7 +51,10 @@ def _inside(optimizer: torch.optim.Optimizer) -> Iterator[torch.optim.Optimizer]
         if id(one) not in seen:
             seen.add(id(one))
             yield one
-            waiting += [x for x in vars(one).values() if isinstance(x, torch.optim.Optimizer)]
+            values = [
+                x for value in vars(one).values() for x in (value if isinstance(value, (list, tuple)) else [value])
+            ]
+            waiting += [x for x in values if isinstance(x, torch.optim.Optimizer)]
 
 
 def _class_step(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:

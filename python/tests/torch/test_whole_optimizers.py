@@ -220,6 +220,30 @@ def test_refused_by_name() -> None:
             neap.torch.compile_step(model, loss_of, optimizer, budget="min")
 
 
+def test_parameters_that_a_state_dict_replaces() -> None:
+    """In eager the optimizer goes on with the former parameters, and nothing trains any more; here that is refused, until it has the new."""
+    torch.manual_seed(0)
+    model, x, y = Net(), torch.randn(6, 8), torch.randint(4, (6,))
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    step = neap.torch.compile_step(model, loss_of, optimizer, budget="max")
+    step(x, y)
+    loaded = copy.deepcopy(model.state_dict())
+    model.load_state_dict(copy.deepcopy(loaded), assign=True)
+    with pytest.raises(neap.torch.CannotTrace, match="assign=True"):
+        step(x, y)
+    assert helpers.differing(dict(model.state_dict()), loaded) == []
+    other = copy.deepcopy(model)
+    optimizer.add_param_group({"params": list(model.parameters())})
+    torch.manual_seed(1)
+    got = step(x, y)
+    torch.manual_seed(1)
+    expected = loss_of(other, x, y)
+    expected.backward()
+    optim.SGD(other.parameters(), lr=0.1).step()
+    assert torch.equal(got, expected.detach())
+    assert helpers.differing(dict(model.state_dict()), dict(other.state_dict())) == []
+
+
 def test_types_in_which_a_small_step_hardly_shows() -> None:
     """The rates of fine-tuning in bf16 and f16: a parameter near 1 does not move, and the optimizer is taken apart all the same."""
     for dtype in (torch.bfloat16, torch.float16):

@@ -165,7 +165,9 @@ class LightningBudget(pl.Callback):
     def _automatic(self, optimizer: Any, batch_idx: int, kwargs: Any) -> dict[str, Any]:
         """Replaces the run of Lightning's automatic optimization."""
         trainer = self.trainer
-        if trainer.fit_loop._skip_backward:  # a pass for statistics alone, of StochasticWeightAveraging
+        if getattr(
+            trainer.fit_loop, "_skip_backward", False
+        ):  # a pass for statistics alone, of StochasticWeightAveraging
             if self.step is not None:
                 self.step.release()
             return self.own_run(optimizer, batch_idx, kwargs)

@@ -14,13 +14,14 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <malloc.h>
+#include <unordered_map>
 #include <vector>
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define NEAP_COUNTS_HEAP 1
 #include <elf.h>
 #include <link.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -100,7 +101,7 @@ struct Program {
   uint64_t high = 0; // the highest byte of the arena that was given, from its beginning
 };
 
-enum Mode { OFF, PLANNED, RECORDING };
+enum Mode { OFF, PLANNED, RECORDING, COUNTING };
 
 // What the running call does, one a thread.
 struct Running {
@@ -122,6 +123,26 @@ struct Row {
 };
 thread_local std::vector<Row> rows;
 thread_local int64_t events;
+
+// Bytes of the heap that a piece of the user's code takes and gives back, and the blocks that it took. Blocks that it frees and did
+// not take are counted by the heap's own sizes.
+struct Counted {
+  std::unordered_map<uint64_t, int64_t> blocks;
+  int64_t live = 0, peak = 0;
+
+  void take(uint64_t address, uint64_t bytes) {
+    const auto size = static_cast<int64_t>(aligned(bytes));
+    blocks[address] = size;
+    live += size;
+    if (live > peak) peak = live;
+  }
+  void give(void *data) {
+    const auto block = blocks.find(reinterpret_cast<uint64_t>(data));
+    live -= block != blocks.end() ? block->second : static_cast<int64_t>(malloc_usable_size(data) / ALIGNMENT * ALIGNMENT);
+    if (block != blocks.end()) blocks.erase(block);
+  }
+};
+thread_local Counted counted;
 
 thread_local int inside; // > 0: in the allocator, whose own heap blocks are not counted as anybody else's
 
@@ -186,6 +207,7 @@ void give_back(void *data) {
         break;
       }
   Inside guard;
+  if (running.mode == COUNTING) counted.give(data);
   before->raw_deleter()(data);
 }
 
@@ -204,6 +226,10 @@ struct Steered final : c10::Allocator {
       data = before->raw_allocate(bytes);
     }
     if (bytes > 0 && r.mode == RECORDING) rows.push_back({bytes, reinterpret_cast<uint64_t>(data), -1, events++});
+    if (bytes > 0 && r.mode == COUNTING) {
+      Inside guard;
+      counted.take(reinterpret_cast<uint64_t>(data), bytes);
+    }
     return {data, data, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
@@ -303,6 +329,19 @@ void neap_steer_record() {
 int64_t neap_steer_recorded() {
   running.mode = OFF;
   return static_cast<int64_t>(rows.size());
+}
+
+// Counts the bytes that this thread takes from the heap and gives back, until neap_steer_counted. anew: from 0; else it goes on.
+void neap_steer_count(int anew) {
+  Inside guard;
+  if (anew) counted.blocks.clear(), counted.live = counted.peak = 0;
+  running.mode = COUNTING;
+}
+
+// Ends counting: the bytes that are live beside those at its begin, and the most that were.
+void neap_steer_counted(int64_t *live, int64_t *peak) {
+  running.mode = OFF;
+  *live = counted.live, *peak = counted.peak;
 }
 
 // Row `i` of the record: bytes, address, whether it was freed while recording.

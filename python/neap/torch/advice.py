@@ -32,6 +32,8 @@ def over_budget(error: neap.OverBudget, step: neap.Step, owner: CompiledStep) ->
         f"{owner.name}: the budget {owner.budget} is too small; the least is {neap.format_bytes(least)}, {100 * least / everything:.0f} % of keeping "
         f"everything ({neap.format_bytes(at_rest)} resident, of which {neap.format_bytes(parameters)} are parameters)"
     )
+    if owner.updater.whole:
+        text += f"; all gradients exist at once, since the optimizer runs whole ({owner.updater.whole})"
     ways = list(_ways_out(least, least - at_rest, owner))
     if ways:
         text += f"; to need less, use {', '.join(ways)}"
@@ -40,7 +42,8 @@ def over_budget(error: neap.OverBudget, step: neap.Step, owner: CompiledStep) ->
 
 def _ways_out(least: int, arena: int, owner: CompiledStep) -> Iterator[str]:
     trained = [p for p in owner.parameters if p.requires_grad]
-    gradient = max((p.untyped_storage().nbytes() for p in trained), default=0)  # at most one gradient exists at a time
+    sizes = [p.untyped_storage().nbytes() for p in trained]
+    gradient = sum(sizes) if owner.updater.whole else max(sizes, default=0)  # those that exist at a time
     if arena - gradient > 0.2 * least:
         yield f"micro_batches={2 * owner.micro_batches}"
         with contextlib.suppress(TypeError, AttributeError):

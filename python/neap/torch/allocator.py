@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -75,6 +77,8 @@ def _load() -> ctypes.PyDLL:
         ("neap_steer_recorded", integer, []),
         ("neap_steer_row", None, [integer, pointer, pointer, pointer]),
         ("neap_steer_scratch", size, [pointer]),
+        ("neap_steer_count", None, [ctypes.c_int]),
+        ("neap_steer_counted", None, [pointer, pointer]),
         ("neap_heap_counts", ctypes.c_int, []),
         ("neap_heap_on", None, []),
         ("neap_heap_off", None, []),
@@ -138,3 +142,41 @@ class Recording:
             return 0
         flags = (ctypes.c_int * len(self.rows))(*(int(i in kept) for i in range(len(self.rows))))
         return self.library.neap_steer_scratch(flags)
+
+
+class Counted:
+    """Counts the bytes of tensors that the body makes: `live` beside those at its begin, and `peak`, the most at a time. On the CPU these are
+    the bytes that this thread takes outside arenas; without the library, 0. On CUDA, resets the peak of the caching allocator."""
+
+    def __init__(self, device: torch.device):
+        self.cuda = device if device.type == "cuda" else None
+        self.library = library() if device.type == "cpu" else None
+        self.live = self.peak = 0
+
+    def __enter__(self) -> Counted:
+        if self.cuda:
+            self.before = torch.cuda.memory_allocated(self.cuda)
+            torch.cuda.reset_peak_memory_stats(self.cuda)
+        self._count(True)
+        return self
+
+    def _count(self, anew: bool) -> None:
+        if self.library:
+            self.library.neap_steer_count(int(anew))
+
+    def __exit__(self, *_: object) -> None:
+        if self.library:
+            live, peak = ctypes.c_int64(), ctypes.c_int64()
+            self.library.neap_steer_counted(ctypes.byref(live), ctypes.byref(peak))
+            self.live, self.peak = live.value, peak.value
+        elif self.cuda:
+            self.live = torch.cuda.memory_allocated(self.cuda) - self.before
+            self.peak = torch.cuda.max_memory_allocated(self.cuda) - self.before
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Counts nothing in its body, which runs planned calls."""
+        try:
+            yield
+        finally:
+            self._count(False)

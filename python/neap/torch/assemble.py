@@ -46,14 +46,15 @@ class Work:
 
 @dataclasses.dataclass(slots=True)
 class Gradient:
-    """A complete gradient, and the work that takes it."""
+    """Complete gradients, and the work that takes them: one, or all where the optimizer runs whole."""
 
-    view: View
+    views: list[View]
     kind: str  # update or accumulate
-    scale: View | None  # factor of the gradient (clipping)
-    changes: int  # the parameter's tensor in the graph; -1: it is not in the graph
+    scale: View | None  # factor of the gradients (clipping)
+    changes: list[int]  # the parameters' tensors in the graph, if they are in it
     cost: Cost
     name: str
+    whole: bool = False  # an update after all other work, which the optimizer or its hooks may see
 
 
 @dataclasses.dataclass
@@ -222,26 +223,36 @@ class _Assembler:
                 where[t] = position
         placed: dict[int, list[Work]] = {}
         for number, (gradient, changed) in enumerate(zip(gradients, residents, strict=True)):
-            sources = [self.tensors[v.tensor] for v in (gradient.view, gradient.scale) if v is not None]
+            sources = [self.tensors[v.tensor] for v in (*gradient.views, gradient.scale) if v is not None]
             sources = [t for t in sources if self.roles[t] == "value"]
-            parameter = [self.tensors[gradient.changes]] if gradient.changes >= 0 else []
+            if gradient.whole:
+                sources += self.tokens_of_changes()
             phase = "update" if gradient.kind == "update" else "backward"
-            updates = [*parameter, *changed]
+            updates = [*(self.tensors[t] for t in gradient.changes), *changed]
             work = Work(
                 gradient.kind, number, [*sources, *self.checks], [], updates, gradient.cost, gradient.name, gradient.kind, phase, False
             )  # fmt: skip
-            held = self.tensors[gradient.view.tensor]
-            if gradient.kind == "update" and self.roles[held] == "value":
-                # Clipping and optimizers change a gradient, which others may read: in place only if this is the last read.
-                work.outputs.append(self.tensor(self.sizes[held], "value", f"{gradient.name} gradient"))
-                work.pairs.append((0, sources.index(held)))
+            for held in (self.tensors[v.tensor] for v in gradient.views if gradient.kind == "update"):
+                if self.roles[held] == "value":
+                    # Clipping and optimizers change a gradient, which others may read: in place only if this is the last read.
+                    work.pairs.append((len(work.outputs), sources.index(held)))
+                    work.outputs.append(self.tensor(self.sizes[held], "value", f"{gradient.name} gradient"))
             position = max((where.get(t, -1) for t in (*work.inputs, *work.updates)), default=-1)
+            if gradient.whole:
+                position = len(self.works) - 1
             placed.setdefault(position, []).append(work)
         works = list(placed.get(-1, []))
         for position, work in enumerate(self.works):
             works.append(work)
             works += placed.get(position, [])
         self.works = works
+
+    def tokens_of_changes(self) -> list[int]:
+        """Returns step tensors that show that each change of a resident tensor was made."""
+        changing = [work for work in self.works if work.updates]
+        for work in changing:
+            work.outputs.append(self.tensor(ALIGNMENT, "value", f"{work.name} made"))
+        return [work.outputs[-1] for work in changing]
 
     def finish(self, name: str, gradients: list[Gradient], outputs: list[Any]) -> Assembly:
         steps_outputs = list(
@@ -297,7 +308,7 @@ def assemble(
     for n, size, role in resident:
         a.tensor(size, role, n)
     wanted = {v.tensor for v in outputs if isinstance(v, View)}
-    wanted |= {v.tensor for g in gradients for v in (g.view, g.scale) if v is not None}
+    wanted |= {v.tensor for g in gradients for v in (*g.views, g.scale) if v is not None}
     a.add_calls(wanted)
     a.add_writes()
     a.add_gradients(gradients, extra)

@@ -25,7 +25,7 @@ from .memory import view_bytes
 from .program import ArenaProgram, DropProgram, Program, Resident
 from .swap import Left
 from .trace import Capture, clip_coefficient, fake_mode_of, known_results
-from .updates import Update, measure_update, update_key
+from .updates import Update, hooks_of, measure_update, update_key
 
 if TYPE_CHECKING:
     from .compile_step import CompiledStep
@@ -108,16 +108,28 @@ class Ready:
         self.resident.inputs = {
             graph.tensors[v.tensor].storage: t for v, t in zip(self.input_views, inputs, strict=True)
         }
+        self.results = None
+        self.steps.owner.again = self._again
         try:
             self.program.run(first, after, self.heap_peak is None)
-            out = self.outputs
-            number = lambda v: self.resident.bind(v) if isinstance(v, Given) else v  # noqa: E731
-            take = lambda v: self.program.output(v).clone() if isinstance(v, View) else number(v)  # noqa: E731
-            if out.norm is not None:
-                self.steps.owner.gradient_norm = take(out.norm)
-            return take(out.loss), take(out.count), [take(v) for v in out.extras]
+            return self.results or self._results()
         finally:
             self.resident.inputs = {}
+
+    def _results(self) -> tuple[torch.Tensor, Any, list[Any]]:
+        out = self.outputs
+        number = lambda v: self.resident.bind(v) if isinstance(v, Given) else v  # noqa: E731
+        take = lambda v: self.program.output(v).clone() if isinstance(v, View) else number(v)  # noqa: E731
+        if out.norm is not None:
+            self.steps.owner.gradient_norm = take(out.norm)
+        return take(out.loss), take(out.count), [take(v) for v in out.extras]
+
+    def _again(self, gradients: list[torch.Tensor]) -> torch.Tensor:
+        """Computes the gradients once more, for the closure of an optimizer. The results of the step stay those of the first time."""
+        self.results = self.results or self._results()
+        with measure.below_autograd():
+            self.program.again(gradients)
+        return self.program.output(self.outputs.loss).clone()
 
     def close(self) -> None:
         self.program.close()
@@ -136,10 +148,12 @@ class Outputs:
 
 
 class Steps:
-    """The steps of one skeleton. `taken`: positions among the owner's parameters, of those that are updated."""
+    """The steps of one skeleton. `taken`: positions among the owner's parameters, of those that are updated. `together`: for each
+    update, which of `taken`: one each, or all of them if the optimizer runs whole."""
 
     def __init__(self, owner: CompiledStep, capture: Capture, cut: bool, numbers: tuple[int | float, ...]):
         self.owner, self.cut = owner, cut
+        self.whole = owner.updater.whole  # the reason; empty if the optimizer is taken parameter by parameter
         self.first_numbers = numbers  # of the batch that was captured first
         self.trainable, self.extras = capture.trainable, capture.extras
         self.extra_count, self.has_count, self.has_clip = (
@@ -171,35 +185,55 @@ class Steps:
         owner = self.owner
         where = measure.machine(str(owner.parameters[0].device), torch.get_num_threads())
         kept = owner.updater.is_pytorch  # the code of other optimizers can change
+        groups = owner.updater.groups()
+        self.taken = [i for i in capture.trainable if i in self.with_gradient and id(owner.parameters[i]) in groups]
+        if not self.taken:
+            raise CannotTrace(
+                "the optimizer has none of the parameters that take part in the loss; give it those that the model has now (load_state_dict(..., "
+                "assign=True) gives it new ones)"
+            )
+        parameters = [owner.parameters[i] for i in self.taken]
+        if self.whole:
+            self._check_whole()
+            order = {i: n for n, i in enumerate(capture.completed)}  # in which hooks of gradients run
+            self.together = [sorted(range(len(self.taken)), key=lambda k: order.get(self.taken[k], len(order)))]
+            with measure.heap_counted(self.parameters_device) as heap, shown(f"trying {self.whole.split(':')[0]}"):
+                self.updates = [owner.updater.measured(parameters, owner.clip_norm is not None, heap)]
+            owner.heap.note({"update": self.updates[0].cost})
+            return
+        self.together = [[k] for k in range(len(self.taken))]
+        self.updates: list[Update] = []
         cache = measure.Cache()
         found = cache.find(where) if kept else {}
-        groups = owner.updater.groups()
-        self.taken: list[int] = []
-        self.updates: list[Update] = []
         known: dict[str, Update] = {}
         fresh: dict[str, Update] = {}
         try:
             with measure.heap_counted(self.parameters_device) as heap, torch.no_grad():
-                for position, view in zip(capture.trainable, capture.gradients, strict=True):
-                    parameter = owner.parameters[position]
-                    if view is None or id(parameter) not in groups:
-                        continue
+                for parameter in parameters:
                     key = update_key(owner.updater, parameter, groups[id(parameter)])
                     if key not in known and key in found:
                         known[key] = Update(**{**found[key], "cost": measure.Cost(**found[key]["cost"])})
                     elif key not in known:
                         known[key] = fresh[key] = measure_update(owner.updater, parameter, groups[id(parameter)], heap)
-                    self.taken.append(position)
                     self.updates.append(known[key])
             if kept:
                 cache.add(where, fresh)
         finally:
             cache.close()
-        if not self.taken:
-            raise CannotTrace(
-                "the optimizer has none of the parameters that take part in the loss; give it some of them"
-            )
         owner.heap.note({key: u.cost for key, u in known.items()})
+
+    def _check_whole(self) -> None:
+        """Raises CannotTrace for what an optimizer that runs whole cannot do in this step."""
+        owner, taken = self.owner, set(self.taken)
+        if self.cut and (owner.updater.takes_closure or owner.updater.hooked):
+            raise CannotTrace(
+                f"{self.whole}, in the middle of a step that is cut into micro-batches: use micro_batches=1, no gradient accumulation"
+            )
+        for i, (name, p) in enumerate(zip(owner.names, owner.parameters, strict=True)):
+            if hooks_of(p) and i in self.with_gradient and i not in taken:
+                raise CannotTrace(
+                    f"parameter {name} has a hook for its gradient and is in no group of the optimizer: add it to one, or remove the hook"
+                )
 
     def correct(self, graph: Graph) -> None:
         """Corrects a graph of this skeleton, captured at another shape, where fake tensors are wrong."""
@@ -290,24 +324,22 @@ class Steps:
         owner = self.owner
         out = self.outputs_of(graph)
         names = [owner.names[i] for i in self.taken]
-        states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
         returned = [v for v in (out.loss, out.count, *out.extras, out.norm) if isinstance(v, View)]
         output_bytes = sum(map(view_bytes, returned)) * (2 if self.cut else 1)
         bypass = owner.heap.bytes(len(costs))
         resident = [("outputs", output_bytes, "input"), ("outside PyTorch's allocator", bypass, "input")]
+        beside = sum(u.beside for u in self.updates)
         if not self.cut:
-            where = {i: graph.inputs[i].tensor for i in self.taken}
-            wanted = [
-                Gradient(v, "update", out.clip, where[i], _scaled(u.cost, out.clip), f"{n} update")
-                for n, i, v, u in zip(names, self.taken, out.gradients, self.updates, strict=True)
-            ]
+            changes = [graph.inputs[i].tensor for i in self.taken]
+            wanted, states = self._wanted(out.gradients, out.clip, changes)
+            resident.append(("the optimizer's scratch", beside, "input"))
         else:
             sizes = [owner.parameters[i].untyped_storage().nbytes() for i in self.taken]
             wanted = [
-                Gradient(v, "accumulate", None, -1, _accumulation(n), f"{name} accumulate")
+                Gradient([v], "accumulate", None, [], _accumulation(n), f"{name} accumulate")
                 for name, v, n in zip(names, out.gradients, sizes, strict=True)
             ]
-            resident.append(("optimizer states", sum(u.state for u in self.updates), "state"))
+            resident.append(("optimizer states", sum(u.state for u in self.updates) + beside, "state"))
             states = [[(f"{n} gradient", size)] for n, size in zip(names, sizes, strict=True)]
         in_place = allocator.steers(self.parameters_device)
         body = assemble(
@@ -322,6 +354,19 @@ class Steps:
             max(plan.arena_bytes, self.ending.plan.arena_bytes if self.ending else 0), self.parameters_device
         )
         return planned
+
+    def _wanted(
+        self, gradients: list[View], scale: View | None, changes: list[int]
+    ) -> tuple[list[Gradient], list[list[tuple[str, int]]]]:
+        """Returns the updates, and (name, bytes) of the states that each changes. changes: the parameters' tensors in the graph."""
+        wanted, states = [], []
+        for some, update in zip(self.together, self.updates, strict=True):
+            name = "optimizer" if self.whole else self.owner.names[self.taken[some[0]]]
+            own, changed = [gradients[k] for k in some], [changes[k] for k in some]
+            cost = _scaled(update.cost, scale)
+            wanted.append(Gradient(own, "update", scale, changed, cost, f"{name} update", bool(self.whole)))
+            states.append([(f"{name} state", update.state)] if update.state else [])
+        return wanted, states
 
     def _plan_of(self, step: neap.Step) -> neap.Plan:
         """Plans a step within the budget. With a share or "min", the plan may take the memory that other shapes use already, even
@@ -351,12 +396,8 @@ class Steps:
         costs = measure.measure(graph, cache)
         cache.close()
         sizes = [owner.parameters[i].untyped_storage().nbytes() for i in self.taken]
-        names = [owner.names[i] for i in self.taken]
-        wanted = [
-            Gradient(v, "update", scale, v.tensor, _scaled(u.cost, scale), f"{n} update")
-            for n, v, u in zip(names, graph.inputs, self.updates, strict=False)
-        ]
-        states = [[(f"{n} state", u.state)] if u.state else [] for n, u in zip(names, self.updates, strict=True)]
+        gradients = graph.inputs[: len(self.taken)]
+        wanted, states = self._wanted(gradients, scale, [v.tensor for v in gradients])
         rest = planned.body.step.resident_bytes - sum(sizes) - sum(u.state for u in self.updates)
         body = assemble(
             graph, costs, wanted, [norm] if norm else [], in_place=allocator.steers(self.parameters_device), states=states,
@@ -407,10 +448,14 @@ class Steps:
         self, body: Assembly, plan: neap.Plan, resident: Resident, outputs: Outputs | None, updates: bool
     ) -> Program:
         owner = self.owner
-        if outputs is not None:
-            taken = lambda work: [v for v in (outputs.gradients[work.index], outputs.clip) if v is not None]  # noqa: E731
-        else:
-            taken = lambda work: [v for v in (resident.graph.inputs[work.index], self.ending.scale) if v is not None]  # noqa: E731
+        gradients, scale = (
+            (outputs.gradients, outputs.clip) if outputs is not None else (resident.graph.inputs, self.ending.scale)
+        )
+
+        def taken(work: Work) -> tuple[list[View], View | None]:
+            some = [work.index] if work.kind == "accumulate" else self.together[work.index]
+            return [gradients[k] for k in some], scale if work.kind == "update" else None
+
         first_kept = {
             number: (self.updates[work.index].first_kept, self.updates[work.index].first_sizes)
             for number, work in enumerate(body.works)
@@ -423,24 +468,44 @@ class Steps:
         program.begin = owner.begin
         return program
 
-    def take(self, work: Work, gradient: torch.Tensor, scale: torch.Tensor | None = None) -> None:
+    def take(self, work: Work, gradients: list[torch.Tensor], scale: torch.Tensor | None = None) -> int | None:
+        """Adds a gradient to its sum, or runs an update; returns the bytes that a whole one holds beyond the plan."""
         owner = self.owner
         if work.kind == "accumulate":
             sums = owner.accumulators[work.index]
-            sums.copy_(gradient) if owner.micro_batch == 0 else sums.add_(gradient)
-            return
-        if scale is not None:
-            gradient.mul_(scale)
-        if owner.clip_value is not None:
-            gradient.clamp_(-owner.clip_value, owner.clip_value)
-        parameter = owner.parameters[self.taken[work.index]]
+            sums.copy_(gradients[0]) if owner.micro_batch == 0 else sums.add_(gradients[0])
+            return None
+        parameters = [owner.parameters[self.taken[k]] for k in self.together[work.index]]
         owner.drop_gradients()
-        with owner.dispatched(), torch.no_grad():
-            owner.updater.update(parameter, owner.updater.groups_now[id(parameter)], gradient)
+        if not owner.updater.hooked:
+            self._clip(gradients, scale)
+        with owner.dispatched():
+            if not self.whole:
+                with torch.no_grad():
+                    owner.updater.update(parameters[0], owner.updater.groups_now[id(parameters[0])], gradients[0])
+                return None
+            planned = self.updates[0].state + self.updates[0].beside
+            clip = self._clip_after_hooks if owner.updater.hooked else None
+            return owner.updater.update_all(parameters, gradients, clip, owner.again, planned)
+
+    def _clip(self, gradients: list[torch.Tensor], scale: torch.Tensor | None) -> None:
+        value = self.owner.clip_value
+        for gradient in gradients:
+            if scale is not None:
+                gradient.mul_(scale)
+            if value is not None:
+                gradient.clamp_(-value, value)
+
+    def _clip_after_hooks(self) -> None:
+        """Clips the gradients as a training loop does, where hooks may have changed them."""
+        parameters = [self.owner.parameters[i] for i in self.taken]
+        if self.owner.clip_norm is not None:
+            self.owner.gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, self.owner.clip_norm)
+        self._clip([p.grad for p in parameters if p.grad is not None], None)
 
     def is_first(self, work: Work) -> bool:
         """Returns whether this update makes the optimizer's states."""
-        return not self.owner.updater.has_state(self.owner.parameters[self.taken[work.index]])
+        return not self.whole and not self.owner.updater.has_state(self.owner.parameters[self.taken[work.index]])
 
     def run_end(self, count: torch.Tensor | None, after: Callable[[int], None] | None) -> None:
         owner, ending = self.owner, self.ending
@@ -462,7 +527,9 @@ class Steps:
     def replan(self, ready: Ready) -> bool:
         """Plans again, with measured bytes, if the first run allocated more than planned. Returns whether it did."""
         owner, planned = self.owner, ready.planned
-        scratch = dict(getattr(ready.program, "unplanned_calls", {}))
+        scratch = dict(ready.program.unplanned_calls)
+        if self.ending is not None and self.ending.program is not None:
+            scratch |= self.ending.program.unplanned_calls
         excess = ready.heap_peak + owner.heap.kept - planned.bypass
         arena = max(planned.plan.arena_bytes, self.ending.plan.arena_bytes if self.ending else 0)
         peak = planned.plan.resident_bytes + arena
@@ -472,6 +539,12 @@ class Steps:
             return False
         if over:
             owner.heap.most = max(owner.heap.most, ready.heap_peak + owner.heap.kept)
+        more = scratch.get("update", 0)
+        for update in {id(u): u for u in self.updates}.values() if more else ():
+            if self.whole:
+                update.beside += more
+            else:
+                update.cost.scratch += more
         if ready.graph is planned.graph:
             costs = [
                 dataclasses.replace(cost, scratch=cost.scratch + scratch[str(call.target)]) if str(call.target) in scratch else cost

@@ -45,8 +45,6 @@ MOST_ROWS = 20_000
 MOST_KINDS = 16  # kinds of batches that are kept
 TOLD_AFTER = 3  # captures without prepare() before a warning
 COUNT = "num_items_in_batch"
-# Capturing, measuring and first steps run one at a time in the process: they measure the whole process.
-_preparing = threading.RLock()
 
 
 class ModelChanged(RuntimeError):
@@ -92,10 +90,13 @@ class CompiledStep:
         self.sums: dict[int, torch.Tensor] = {}  # of gradients, by parameter
         self.accumulators: list[torch.Tensor] = []  # of the current step
         self.outside: list[Outside] = []  # slots of tensors outside the model that captures read
+        self.added = 0  # micro-batches of the step that ran before
+        self.ends = True  # whether the step ends with those that run now
         self.addresses: list[int] = []
         self.last: Ready | None = None
         self.told: set[str] = set()
         self.gradient_norm: torch.Tensor | None = None  # of the last step, before clipping; None without clip_norm
+        self.again: Any = None  # computes the gradients of the running step once more
         self.running = threading.Lock()
 
     # ---- For Steps ----
@@ -190,7 +191,8 @@ class CompiledStep:
         parts = self._cut(leaves)
         settings = held(self.model, self.loss_fn)
         self._look()
-        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), tuple(settings), modes()
+        way = self.updater.look(self.parameters)
+        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), way, tuple(settings), modes()
         kind = self.kinds.get(key)
         if kind is not None:
             self._compare(kind.signature)
@@ -222,9 +224,7 @@ class CompiledStep:
         readies = self._readies(structure, leaves, parts, kind)
         steps = readies[0].steps
         self.last = readies[0]
-        self._look_at_optimizer(steps)
         self.accumulators = self._sums(steps) if steps.cut else []
-        self.updater.before_step()
         first = any(r.heap_peak is None for r in readies)
         self.dispatched = measure.as_dispatched()
         run = self._first_time if first else self._uncounted
@@ -232,7 +232,8 @@ class CompiledStep:
             with measure.below_autograd():
                 result = run(readies, leaves, parts, after)
             self.begin()
-            self.updater.after_step()
+            if self.ends:
+                self.updater.after_step()
             for ready, values in zip(readies, self.results, strict=True):
                 leave_behind(ready.left, values)
         self._tell(readies[0])
@@ -300,7 +301,7 @@ class CompiledStep:
         key = keys[0] if keys[0] in self.bound else keys[1]
         ready = self.bound.get(key)
         if ready is None:
-            with _preparing, generators_kept():
+            with measure.preparing, generators_kept():
                 found = kind.find(place)
                 if found is None:
                     self._capture(structure, leaves, kind, place, prepared)
@@ -327,7 +328,7 @@ class CompiledStep:
         options = {
             "weight": place.weight,
             "cut": cut,
-            "clip_norm": None if cut else self.clip_norm,
+            "clip_norm": None if cut or self.updater.hooked else self.clip_norm,
             "chunk_head": self.chunk_head,
             "outside": self.outside,
             "trained": set(self.updater.groups()),
@@ -394,6 +395,10 @@ class CompiledStep:
     def _sums(self, steps: Steps) -> list[torch.Tensor]:
         """Returns the tensors in which gradients are added up: one for each parameter, for all shapes."""
         wanted = [self.parameters[i] for i in steps.taken]
+        if self.added and [id(t) for t in self.accumulators] != [id(self.sums.get(id(p))) for p in wanted]:
+            raise CannotTrace(
+                "micro-batches give gradients to different parameters; let each of them use the same parameters"
+            )
         keys = {id(p) for p in wanted}
         for key in [k for k in self.sums if k not in keys]:
             del self.sums[key]
@@ -410,16 +415,18 @@ class CompiledStep:
         steps = readies[0].steps
         self.results: list[list[Any]] = []  # the extras' leaves of each part
         numbers = tuple(filter(is_number, leaves))
-        for self.micro_batch, ready in enumerate(readies):
-            inputs = [x for x in self._part(leaves, parts, self.micro_batch) if isinstance(x, torch.Tensor)]
+        for i, ready in enumerate(readies):
+            self.micro_batch = self.added + i
+            inputs = [x for x in self._part(leaves, parts, i) if isinstance(x, torch.Tensor)]
             one, things, values = ready.run(inputs, numbers, steps.is_first, after)
             loss = one if loss is None else loss + one
             count = things if count is None else count + things
             self.results.append(values)
             if steps.extras is not None:
                 extras.append(extras_of(steps.extras, values))
-        if steps.cut:
+        if steps.cut and self.ends:
             steps.run_end(count, after)
+        self.added = 0 if self.ends else self.added + len(readies)
         loss = loss if count is None else loss / count
         if steps.extras is None:
             return loss
@@ -439,7 +446,7 @@ class CompiledStep:
     def _first_time(self, readies: list[Ready], leaves: list[Any], parts: Parts, after: Any) -> Any:
         """Runs the first step of a shape and counts the bytes outside PyTorch's allocator. If they exceed the budget, the step is
         planned again with the counted bytes."""
-        with _preparing, measure.heap_counted(self._device()) as heap:
+        with measure.preparing, measure.heap_counted(self._device()) as heap:
             result = self._parts(readies, leaves, parts, after)
             peak = heap.neap_heap_peak() if heap else 0
             kept = heap.neap_heap_live() if heap else 0
@@ -488,14 +495,6 @@ class CompiledStep:
                 raise ModelChanged(
                     f"{name} was {old[0]}, {old[2]} when the step was compiled and is {new[0]}, {new[2]} now; compile the step again. "
                     "Nothing was changed."
-                )
-
-    def _look_at_optimizer(self, steps: Steps) -> None:
-        groups = self.updater.groups_now = self.updater.groups()
-        for i, (name, p) in enumerate(zip(self.names, self.parameters, strict=True)):
-            if (i in steps.taken) != (id(p) in groups and i in steps.with_gradient):
-                raise ModelChanged(
-                    f"{name} was added to the optimizer or removed from it since the step was compiled; compile the step again"
                 )
 
     # ---- Warnings ----
@@ -609,13 +608,20 @@ class CompiledStep:
 
     def release(self) -> None:
         """Returns memory to the system: the arena and the sums of gradients; the next step takes it again. Parameters and optimizer
-        states stay. Waits until a running step ends."""
+        states stay, and so do the sums of a step that has not ended. Waits until a running step ends."""
         with self.running:
-            self.sums.clear()
-            self.accumulators = []
+            if not self.added:
+                self.sums.clear()
+                self.accumulators = []
             self._unbind_endings()
             if self.arena is not None:
                 self.arena.empty()
+
+    @property
+    def why_whole(self) -> str:
+        """The reason why the optimizer runs whole after the last gradient, as of the last call; empty if it runs parameter by parameter,
+        each as soon as its gradient is complete."""
+        return self.updater.whole
 
     @property
     def memory(self) -> Memory:
@@ -635,9 +641,9 @@ class CompiledStep:
         arena = max(plan.arena_bytes, steps.ending.plan.arena_bytes if steps.ending else 0)
         programs = [p for p in (ready.program, steps.ending.program if steps.ending else None) if p is not None]
         high = max(p.high() for p in programs)
-        unplanned = max((getattr(p, "unplanned_bytes", 0) for p in programs), default=0)
+        unplanned = max((p.unplanned_bytes for p in programs), default=0)
         unplanned += max((ready.heap_peak or 0) + self.heap.kept - planned.bypass, 0)
-        names = {n for p in programs for n in getattr(p, "unplanned_calls", {})}
+        names = {n for p in programs for n in p.unplanned_calls}
         why = f"allocated outside the plan: {', '.join(sorted(names))}" if names else self.why
         taken = [self.parameters[i] for i in steps.taken]
         return Memory(

@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -26,6 +27,9 @@ aten = torch.ops.aten
 FLOPS_PER_SECOND = 3e11
 BYTES_PER_SECOND = 2.5e10
 SECONDS_A_CALL = 5e-6
+
+# Capturing, measuring, trials and first steps run one at a time in the process: they measure the whole process.
+preparing = threading.RLock()
 
 ALIGNMENT = 64  # of allocations
 TIMED_RUNS = 4
@@ -179,7 +183,7 @@ class Cache:
 # ---- By running ----
 
 
-def _extent(view: View) -> int:
+def extent(view: View) -> int:
     """Returns the number of elements from the first to the last element of a view."""
     return 1 + sum((n - 1) * s for n, s in zip(view.size, view.stride, strict=True)) if math.prod(view.size) > 0 else 0
 
@@ -197,7 +201,7 @@ def aligned(size: int) -> int:
 def stand_in(view: View, device: torch.device, booleans: bool = True) -> torch.Tensor:
     """Returns a tensor with the view's layout and harmless content. booleans: their value; by a mask that selects all elements, calls
     allocate the most."""
-    base = torch.empty(_extent(view), dtype=view.dtype, device=device)
+    base = torch.empty(extent(view), dtype=view.dtype, device=device)
     base.fill_(
         booleans if view.dtype == torch.bool else 0.5 if view.dtype.is_floating_point or view.dtype.is_complex else 0
     )
@@ -220,7 +224,7 @@ def _clock(device: torch.device) -> Callable[[], float]:
 
 
 @contextlib.contextmanager
-def _forked_draws(device: torch.device) -> Iterator[None]:
+def forked_draws(device: torch.device) -> Iterator[None]:
     """Restores the generators of the CPU and of the device at the end. Does not touch other devices: reading a generator of CUDA
     makes a context, which takes memory there."""
     with torch.random.fork_rng([device.index or 0] if device.type == "cuda" else []):
@@ -354,7 +358,7 @@ class _Measurer:
                     continue
                 real.append((position, list(tensor.shape), list(tensor.stride()), str(tensor.dtype)[6:]))
                 found.setdefault(view.tensor, tensor.untyped_storage().data_ptr())
-                if aligned(tensor.untyped_storage().nbytes()) > aligned(_extent(view) * view.dtype.itemsize):
+                if aligned(tensor.untyped_storage().nbytes()) > aligned(extent(view) * view.dtype.itemsize):
                     large.add(view.tensor)
             addresses.extend(found.get(t, 0) for t in call.makes)
             copied.update(i for i, t in enumerate(call.makes) if t in large)
@@ -414,7 +418,7 @@ class _Measurer:
                     raise FakeIsWrong(call_key(call), call, cost.real)
             for other in self.views.get(view.tensor, []):
                 other.size, other.stride = tuple(size), tuple(stride)
-            self.graph.storage_of(view.tensor).bytes = _extent(view) * view.dtype.itemsize
+            self.graph.storage_of(view.tensor).bytes = extent(view) * view.dtype.itemsize
             crooked = True
         return crooked
 
@@ -438,7 +442,7 @@ def measure(
     passing: dict[str, Cost] = {}  # for this graph alone
     costs = []
     real = torch.utils._python_dispatch._disable_current_modes()  # torch.compile calls this with fake tensors on
-    with real, _forked_draws(device), below_autograd(), heap_counted(device) as heap:
+    with real, forked_draws(device), below_autograd(), heap_counted(device) as heap:
         measurer = _Measurer(graph, device, heap, strict)
         for number, call in enumerate(graph.calls):
             key = call_key(call)
@@ -468,7 +472,7 @@ def correct(graph: Graph, calls: list[int]) -> None:
         return
     device = graph.device_of(graph.calls[calls[0]])
     real = torch.utils._python_dispatch._disable_current_modes()
-    with real, _forked_draws(device), below_autograd():
+    with real, forked_draws(device), below_autograd():
         measurer = _Measurer(graph, device, None, True)
         for number in calls:
             measurer.correct(graph.calls[number], measurer.cost(graph.calls[number], 1))

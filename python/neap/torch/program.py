@@ -18,8 +18,8 @@ from .assemble import Assembly, Work
 from .graph import Given, Graph, View
 from .measure import aligned, result_tensors
 
-# (work) -> the views that an update or an accumulation takes: the gradient and, if it has one, its scale.
-Taken = Callable[[Work], list[View]]
+# (work) -> what an update or an accumulation takes: the gradients' views, and that of their scale, if they have one.
+Taken = Callable[[Work], tuple[list[View], View | None]]
 
 
 def generator_of(device: torch.device) -> torch.Generator:
@@ -99,10 +99,12 @@ class Program:
     def __init__(
         self, assembly: Assembly, plan: neap.Plan, resident: Resident, taken: Taken, take: Callable[..., None]
     ):
-        """take(work, gradient, scale): updates or accumulates. The resident's graph must have the skeleton of the assembly's graph,
-        and sizes that are not larger."""
+        """take(work, gradients, scale): updates or accumulates; returns the bytes that an optimizer that runs whole holds beyond the
+        plan. The resident's graph must have the skeleton of the assembly's graph, and sizes that are not larger."""
         self.assembly, self.plan, self.resident, self.taken, self.take = assembly, plan, resident, taken, take
         self.graph = resident.graph
+        self.unplanned_bytes = 0
+        self.unplanned_calls: dict[str, int] = {}
         self.order = [int(v) for v in plan.schedule]
         self.seen = [False] * len(self.order)
         had: set[int] = set()
@@ -119,6 +121,27 @@ class Program:
         if work.kind == "call":
             return bool(work.updates or self.graph.calls[work.index].statistics)
         return work.kind in ("update", "write")
+
+    def row(self, number: int, node: int) -> Row:
+        work = self.assembly.works[node]
+        row = Row(number, node, work)
+        if work.kind == "update" and self.assembly.gradients[work.index].whole:
+            row.kind = "whole"  # it runs outside planned addresses
+        return row
+
+    def rows_before(self) -> list[Row]:
+        """Returns the rows without the update of an optimizer that runs whole."""
+        return [row for row in self.rows if row.kind != "whole"]
+
+    def whole_update(self) -> Row:
+        return next(row for row in self.rows if row.kind == "whole")
+
+    def note_unplanned(self, name: str, extra: int | None) -> None:
+        """Records the bytes that a call took outside the plan."""
+        if extra:
+            self.enforced = False
+            self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
+            self.unplanned_bytes = max(self.unplanned_bytes, extra)
 
     def is_value(self, view: View) -> bool:
         tensor = self.graph.tensors[view.tensor]
@@ -156,8 +179,6 @@ class ArenaProgram(Program):
         self.library = allocator.library()
         self.arena = arena
         self.first_kept = first_kept
-        self.unplanned_bytes = 0
-        self.unplanned_calls: dict[str, int] = {}
         self._place()
         self._bind()
 
@@ -206,7 +227,7 @@ class ArenaProgram(Program):
         base = self.arena.address
         for position, node in enumerate(self.order):
             work = self.assembly.works[node]
-            row = Row(position, node, work)
+            row = self.row(position, node)
             reads, makes = self.reads[position], self.makes[position]
             outputs: list[tuple[int, int, int, int]] = []
             if work.kind == "call":
@@ -269,19 +290,19 @@ class ArenaProgram(Program):
                 last = graph.last[work.index]
                 row.args = (self, work.index, self.arena.bytes(reads[of[last]], storage.bytes))
             else:
-                gradient, *scale = self.taken(work)
+                gradients, scale = self.taken(work)
                 row.fn = self.take
-                own = self.resident.bind(gradient) if not self.is_value(gradient) else value(gradient, reads)
-                if work.outputs:
-                    n, old, new = (
-                        graph.storage_of(gradient.tensor).bytes,
-                        reads[of[gradient.tensor]],
-                        makes[work.outputs[0]],
-                    )
-                    own = value(gradient, {of[gradient.tensor]: new})
+                bound = lambda v, reads=reads: value(v, reads) if self.is_value(v) else self.resident.bind(v)  # noqa: E731
+                made, own = iter(work.outputs), []
+                for gradient in gradients:
+                    if not work.outputs or not self.is_value(gradient):
+                        own.append(bound(gradient))
+                        continue
+                    n, old, new = graph.storage_of(gradient.tensor).bytes, reads[of[gradient.tensor]], makes[next(made)]
+                    own.append(value(gradient, {of[gradient.tensor]: new}))
                     if old != new:
                         row.copies.append((self.arena.bytes(new, n), self.arena.bytes(old, n)))
-                row.args = (work, own, *(value(v, reads) if self.is_value(v) else self.resident.bind(v) for v in scale))
+                row.args = (work, own, None if scale is None else bound(scale))
                 if node in self.first_kept:
                     later.append((row, self.first_kept[node]))
             outputs.sort()
@@ -332,6 +353,15 @@ class ArenaProgram(Program):
     ) -> None:
         """Runs one step. first(work): returns whether an update makes its states now. after(position): is called after each call.
         check: compares the shape of each result with the planned one before it is used. Raises Problem."""
+        self._run(self.rows, first, after, check)
+
+    def again(self, gradients: list[torch.Tensor]) -> None:
+        """Computes the outputs and the gradients once more, inside the update of an optimizer that runs whole."""
+        self._run(self.rows_before())
+        for to, source in self.whole_update().copies:
+            to.copy_(source)
+
+    def _run(self, rows: list[Row], first: Any = None, after: Any = None, check: bool = False) -> None:
         begin, held_now, end, handle = (
             self.library.neap_steer_begin,
             self.library.neap_steer_check,
@@ -339,7 +369,7 @@ class ArenaProgram(Program):
             self.handle,
         )
         bind = self.resident.bind
-        for row in self.rows:
+        for row in rows:
             if row.number == self.begins:
                 self.begin()
             if row.template is not None:
@@ -347,6 +377,11 @@ class ArenaProgram(Program):
             for to, source in row.copies:
                 to.copy_(source if isinstance(source, torch.Tensor) else self._resident_bytes(source))
             number = row.number
+            if row.kind == "whole":
+                self.note_unplanned(row.work.operator, row.fn(*row.args))
+                if after is not None:
+                    after(number)
+                continue
             if row.kind == "update" and first is not None and first(row.work):
                 number = self.first_rows.get(number, number)
             now = _redraw(row.redraws) if row.redraws else None
@@ -415,11 +450,7 @@ class ArenaProgram(Program):
             for to, own in free:
                 to.copy_(own)
             moved = [(to, own) for to, own in moved if not any(own is done for _, done in free)]
-        if extra > 0:
-            self.enforced = False
-            name = row.work.operator
-            self.unplanned_calls[name] = max(self.unplanned_calls.get(name, 0), extra)
-            self.unplanned_bytes = max(self.unplanned_bytes, extra)
+        self.note_unplanned(row.work.operator, extra)
 
     def high(self) -> int:
         return int(self.library.neap_steer_high(self.handle)) if self._free.alive else self._high
@@ -485,7 +516,7 @@ class DropProgram(Program):
         for tensor, last in zip(instances["tensor"].tolist(), instances["last"].tolist(), strict=True):
             if tensor >= 0:
                 self.drops[last].append(tensor)
-        self.rows = [Row(i, v, assembly.works[v]) for i, v in enumerate(self.order)]
+        self.rows = [self.row(i, v) for i, v in enumerate(self.order)]
         for row in self.rows:
             if row.kind == "call":
                 row.template = mapped(self._settled(row), self.arguments(row))
@@ -554,7 +585,26 @@ class DropProgram(Program):
     def run(self, first: Any = None, after: Callable[[int], None] | None = None, check: bool = False) -> None:
         """Runs one step."""
         self.close()
-        for row in self.rows:
+        self._run(self.rows, after)
+
+    def again(self, gradients: list[torch.Tensor]) -> None:
+        """Computes the outputs and the gradients once more, inside the update of an optimizer that runs whole."""
+        self._run(self.rows_before(), None)
+        gradients[:] = self._gradients(self.whole_update())
+
+    def _gradients(self, row: Row) -> list[torch.Tensor]:
+        """Returns the gradients that an update may change; a copy of one that is read later."""
+        drops, tensors = set(self.drops[row.number]), self.assembly.tensors
+        own = []
+        for gradient in self.taken(row.work)[0]:
+            one, tensor = self._value(gradient), tensors[gradient.tensor]
+            last = tensor in drops
+            drops.discard(tensor)
+            own.append(one if last or not row.work.outputs else one.clone(memory_format=torch.preserve_format))
+        return own
+
+    def _run(self, rows: list[Row], after: Callable[[int], None] | None) -> None:
+        for row in rows:
             work = row.work
             if row.number == self.begins:
                 self.begin()
@@ -569,12 +619,9 @@ class DropProgram(Program):
                 _write(self, work.index, _bytes_of(source))
                 del source
             else:
-                gradient, *scale = self.taken(work)
-                own = self._value(gradient)
-                if work.outputs and self.assembly.tensors[gradient.tensor] not in self.drops[row.number]:
-                    own = own.clone(memory_format=torch.preserve_format)
-                self.take(work, own, *(self._value(v) for v in scale))
-                del own  # drops the gradient now, not at the next update
+                _, scale = self.taken(work)
+                extra = self.take(work, self._gradients(row), None if scale is None else self._value(scale))
+                self.note_unplanned(work.operator, extra)
             for t in self.drops[row.number]:
                 if t not in self.assembly.kept:
                     self._drop(t)

@@ -22,7 +22,7 @@ from .memory import view_bytes
 from .plans import cached_plan
 from .swap import generators_kept
 from .trace import Capture, trace_step
-from .updates import Updater, estimate_update
+from .updates import Updater, estimate_update, estimate_whole
 
 
 class Report:
@@ -121,10 +121,13 @@ def _step(
     costs = measure.estimate(graph)
     outputs = [v for v in (capture.loss, *capture.extra_views) if isinstance(v, View)]
     updater = _optimizer(optimizer, capture)
+    parameters = [p for _, p in capture.parameters]
     gradients, states = [], []
+    if updater is not None:
+        updater.look(parameters)
     groups = updater.groups() if updater is not None else {}
     known: dict[Any, Any] = {}
-    kept = []
+    kept, together = [], []
     for position, view in zip(capture.trainable, capture.gradients, strict=True):
         name, parameter = capture.parameters[position]
         if view is None:
@@ -132,12 +135,24 @@ def _step(
         if updater is None or id(parameter) not in groups:
             kept.append(view)  # without an update, a gradient lives to the end
             continue
+        if updater.whole:
+            together.append((position, view))
+            continue
         key = (tuple(parameter.shape), parameter.dtype, id(groups[id(parameter)]))
         if key not in known:
             known[key] = estimate_update(updater, parameter, groups[id(parameter)])
         update = known[key]
-        gradients.append(Gradient(view, "update", None, graph.inputs[position].tensor, update.cost, f"{name} update"))
+        gradients.append(
+            Gradient([view], "update", None, [graph.inputs[position].tensor], update.cost, f"{name} update")
+        )
         states.append([(f"{name} state", update.state)] if update.state else [])
+    if together:
+        update = estimate_whole(updater, [parameters[i] for i, _ in together])
+        changes = [graph.inputs[i].tensor for i, _ in together]
+        gradients.append(
+            Gradient([v for _, v in together], "update", None, changes, update.cost, "optimizer update", True)
+        )
+        states.append([("optimizer state", update.state)] if update.state else [])
     returned = sum(map(view_bytes, outputs))
     resident = [("outputs", returned, "input")]
     on_cpu = all(s.device.type in ("cpu", "meta") for s in graph.storages)

@@ -55,6 +55,7 @@ class Capture:
     count: View | None  # of a Sum whose batch is cut: divides the loss and the gradients at the end of the step
     extra_views: list[Any]
     gradients: list[View | None]  # by `trainable`
+    completed: list[int]  # positions in `parameters`, in the order in which their gradients are complete
     clip: View | None  # factor of the gradients that clips their norm
     norm: View | None  # of the gradients, before clipping
     outside: list[Outside]  # slots of the last of `parameters` and `buffers`, which are not the model's
@@ -367,6 +368,7 @@ def _trace(
     inputs = [_fake(mode, x, device) for x in leaves if isinstance(x, torch.Tensor)]
     lie = [_lie(t) for t in (*fakes, *fake_buffers)]
     found: dict[str, Any] = {}
+    completed: list[int] = []
 
     def joint(*flat: torch.Tensor) -> list[Any]:
         ps, rest = list(flat[: len(fakes)]), flat[len(fakes) :]
@@ -400,6 +402,8 @@ def _trace(
         wanted = [ps[i] for i in trainable]
         if not wanted or not scaled.requires_grad:
             raise TypeError("the loss depends on no parameter that requires a gradient")
+        for i in trainable:
+            ps[i].register_hook(lambda _, i=i: completed.append(i))
         with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
             gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
         for i, g in zip(trainable, gradients, strict=True):
@@ -480,7 +484,7 @@ def _trace(
     mark_passes(graph, [o.tensor for o in outputs[: first + found["count"]] if isinstance(o, View)])
     return Capture(
         graph, parameters, own.buffers, trainable, found["extras"] if found["has_extras"] else None, outputs[0],
-        outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)],
+        outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)], list(dict.fromkeys(completed)),
         *((None, None) if clip_norm is None else outputs[-2:]), own.slots, found["left"],
     )  # fmt: skip
 
@@ -639,7 +643,7 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
                 "a nested tensor cannot be planned, since its sizes depend on data: pad it (x.to_padded_tensor(0)) and pass a mask"
             )
     for name, p in parameters:
-        if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+        if p._backward_hooks:
             raise CannotTrace(
                 f"parameter {name} has a gradient hook, which a compiled step would not call; remove the hook"
             )

@@ -238,6 +238,7 @@ class Attached:
             inner._opt_called = optimizer._opt_called = True
 
         done._wrapped_by_lr_sched = True  # schedulers read it
+        done.__wrapped__, done.does_nothing = optimizer.step, True
         self.optimizer, self.optimizers_own = optimizer, vars(optimizer).get("step")
         optimizer.step = done
 

@@ -80,8 +80,8 @@ class LightningBudget(pl.Callback):
     """Trains a LightningModule inside a budget: `Trainer(callbacks=[neap.torch.LightningBudget("2GiB")])`.
 
     The module's training_step is the loss function. A step of the optimizer is one compiled step; with accumulate_grad_batches,
-    batches wait until it is due. Clipping is by the Trainer's gradient_clip_val and gradient_clip_algorithm. Values that
-    training_step logs with self.log are logged after the step. Manual optimization is supported if training_step runs one step of
+    each batch adds its gradients when it comes. Clipping is by the Trainer's gradient_clip_val and gradient_clip_algorithm. Values that
+    training_step logs with self.log, or appends to a list of the module, are logged or appended after the step. Manual optimization is supported if training_step runs one step of
     one optimizer: manual_backward(loss), optionally clip_gradients, step(). options: planner, seconds, progress, replan, as for
     compile_step.
 
@@ -92,7 +92,7 @@ class LightningBudget(pl.Callback):
         super().__init__()
         self.budget, self.options = budget, options
         self.step: BatchesStep | None = None
-        self.waiting: list[Any] = []
+        self.accumulates = False  # batches of an unfinished step of the optimizer have come
         self.replaced: list[tuple[Any, str]] = []
         BatchesStep(
             nn.Identity(), len, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options
@@ -126,14 +126,14 @@ class LightningBudget(pl.Callback):
         why = _refusal(trainer, pl_module)
         if why is not None:
             raise TypeError(f"neap.torch.LightningBudget: {why}")
-        self.trainer, self.module, self.step, self.waiting = trainer, pl_module, None, []
+        self.trainer, self.module, self.step, self.accumulates = trainer, pl_module, None, False
         loop = trainer.fit_loop.epoch_loop
         own, run = (
             (loop.automatic_optimization, self._automatic)
             if pl_module.automatic_optimization
             else (loop.manual_optimization, self._manual)
         )
-        own.run = run
+        self.own_run, own.run = own.run, run
         self.replaced = [(own, "run")]
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -164,29 +164,31 @@ class LightningBudget(pl.Callback):
 
     def _automatic(self, optimizer: Any, batch_idx: int, kwargs: Any) -> dict[str, Any]:
         """Replaces the run of Lightning's automatic optimization."""
-        trainer, progress = (
-            self.trainer,
-            self.trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer,
-        )
-        self.waiting.append((self._batch(kwargs),))
-        if trainer.fit_loop._should_accumulate():
-            return {}
-        progress.zero_grad.increment_ready()
-        progress.zero_grad.increment_started()
-        progress.zero_grad.increment_completed()
-        progress.step.increment_ready()
-        batches, self.waiting = self.waiting, []
+        trainer = self.trainer
+        if getattr(
+            trainer.fit_loop, "_skip_backward", False
+        ):  # a pass for statistics alone, of StochasticWeightAveraging
+            if self.step is not None:
+                self.step.release()
+            return self.own_run(optimizer, batch_idx, kwargs)
+        begins, self.accumulates = not self.accumulates, trainer.fit_loop._should_accumulate()
+        progress = trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer
+        if not self.accumulates:
+            progress.zero_grad.increment_ready()
+            progress.zero_grad.increment_started()
+            progress.zero_grad.increment_completed()
+            progress.step.increment_ready()
         clip = {}
         if trainer.gradient_clip_val:
             by_value = (
                 str(getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)) == "value"
             )
             clip = {"clip_value" if by_value else "clip_norm": float(trainer.gradient_clip_val)}
-        extras = self._run(batches, optimizer, trainer.accumulate_grad_batches, clip)
-        progress.step.increment_completed()
-        last = extras[-1]
         n = trainer.accumulate_grad_batches
-        return {"loss": last["loss"] if n == 1 else last["loss"] / n, **last["returned"]}
+        extra = self._run(self._batch(kwargs), optimizer, n, clip, begins, not self.accumulates)
+        if not self.accumulates:
+            progress.step.increment_completed()
+        return {"loss": extra["loss"] if n == 1 else extra["loss"] / n, **extra["returned"]}
 
     def _manual(self, kwargs: Any) -> dict[str, Any]:
         """Replaces the run of Lightning's manual optimization."""
@@ -195,9 +197,9 @@ class LightningBudget(pl.Callback):
         if self.step is None:
             self.clip = self._clip_of(self._batch(kwargs))
         loop.optim_step_progress.increment_ready()
-        extras = self._run([(self._batch(kwargs),)], optimizer, 1, self.clip)
+        extra = self._run(self._batch(kwargs), optimizer, 1, self.clip, True, True)
         loop.optim_step_progress.increment_completed()
-        return {"loss": extras[0]["loss"], **extras[0]["returned"]}
+        return {"loss": extra["loss"], **extra["returned"]}
 
     def _batch(self, kwargs: Any) -> Any:
         if "batch" not in kwargs:
@@ -209,8 +211,9 @@ class LightningBudget(pl.Callback):
         return self.facts
 
     def _run(
-        self, batches: list[tuple[Any]], optimizer: Any, weight: int, clip: dict[str, float]
-    ) -> list[dict[str, Any]]:
+        self, batch: Any, optimizer: Any, weight: int, clip: dict[str, float], begins: bool, ends: bool
+    ) -> dict[str, Any]:
+        """Runs a batch of a step of the optimizer; returns its extras. begins, ends: whether it is the first, the last of the step."""
         if self.step is None:
             self.loss = self._loss()
             self.step = BatchesStep(
@@ -222,25 +225,22 @@ class LightningBudget(pl.Callback):
                 **clip,
                 **self.options,
             )
-        facts = [mask_facts(b) for (b,) in batches]
-        self.facts = all(full for full, _ in facts), any(packed for _, packed in facts)
-        self.loss.settings = {"masks": self.facts}
-        extras = self.step.run(batches, weight)
-        for (batch,), extra in zip(batches, extras, strict=True):
-            self._log(extra["logs"], batch if len(batches) > 1 else None)
-            for number, times in enumerate(extra["schedulers"]):
-                for _ in range(times):
-                    _listed(self.module.lr_schedulers())[number].step()
-        return extras
+        self.loss.settings = {"masks": self._facts(batch)}
+        (extra,) = self.step.run([(batch,)], weight, begins=begins, ends=ends)
+        self._log(extra["logs"])
+        for name, values in zip(extra["appended"].make, extra["appended"].tensors, strict=True):
+            getattr(self.module, name).append(values)
+        for number, times in enumerate(extra["schedulers"]):
+            for _ in range(times):
+                _listed(self.module.lr_schedulers())[number].step()
+        return extra
 
-    def _log(self, logs: Served, batch: Any) -> None:
-        """Logs the values that training_step logged. batch: the batch of these values, if it is not the loop's present one."""
+    def _log(self, logs: Served) -> None:
+        """Logs the values that training_step logged."""
         module = self.module
         before, module._current_fx_name = module._current_fx_name, "training_step"
         try:
             for (name, options), value in zip(logs.make, logs.tensors, strict=True):
-                if batch is not None and options.get("batch_size") is None:
-                    options = {**options, "batch_size": len(next(iter(_tensors(batch)), [0]))}
                 module.log(name, value, **options)
         finally:
             module._current_fx_name = before
@@ -321,9 +321,20 @@ class _ModulesLoss(TrainersLoss):
     __slots__ = ()
 
     def __call__(self, model: nn.Module, batch: Any, **_: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+        lists = {name: (x, len(x)) for name, x in vars(model).items() if type(x) is list}
         with self.eagerly():
             loss, extras = self.compute(model, batch)
-        return loss, {"loss": loss, **extras}
+        # What training_step appended to a list of the module is appended again in each step, with its values.
+        appended = [
+            (name, x.detach()) for name, (own, n) in lists.items() for x in own[n:] if isinstance(x, torch.Tensor)
+        ]
+        for own, n in lists.values():
+            own[n:] = [x for x in own[n:] if not isinstance(x, torch.Tensor)]
+        return loss, {
+            "loss": loss,
+            "appended": Served([x for _, x in appended], [name for name, _ in appended]),
+            **extras,
+        }
 
 
 class _Counted:
@@ -338,10 +349,6 @@ class _Counted:
                 "a scheduler's step(metric) in training_step is not supported; call it in on_train_epoch_end"
             )
         self.steps += 1
-
-
-def _tensors(batch: Any) -> list[torch.Tensor]:
-    return [x for x in Structure(batch).leaves if isinstance(x, torch.Tensor) and x.dim()]
 
 
 def _listed(x: Any) -> list[Any]:

@@ -60,12 +60,14 @@ class BatchesStep(CompiledStep):
         self.weight: float | int = 1
 
     def run(
-        self, batches: list[tuple[Any, ...]], weight: float | int = 1, **named: Any
-    ) -> list[tuple[torch.Tensor, Any]]:
-        """Runs one training step over all batches; returns (loss, extras) of each, as loss_fn returned them. The step trains on the
-        sum of losses divided by weight. Raises as compile_step."""
+        self, batches: list[tuple[Any, ...]], weight: float | int = 1, begins: bool = True, ends: bool = True, **named: Any
+    ) -> list[Any]:  # fmt: skip
+        """Runs one training step over all batches; returns the extras of each, as loss_fn returned them. The step trains on the
+        sum of losses divided by weight. begins, ends: whether a step begins with the first batch, and ends with the last; else former
+        calls gave the first ones, and later calls give the rest. Raises as compile_step."""
         with self.alone():
-            self.weight = weight
+            self.weight, self.ends = weight, ends
+            self.added = 0 if begins else self.added
             apart = [self._taken_apart(batch, named) for batch in batches]
             structure, _, _, kind = apart[0]
             if any(other is not kind for *_, other in apart):

@@ -147,8 +147,8 @@ class Holder:
         self.now = items
 
     def is_captures(self) -> bool:
-        """Returns whether its changes are those of a capture, and not of another thread: there is none, a module holds it, or it holds a fake
-        tensor."""
+        """Returns whether its changes are those of a capture, and not of another thread: no other thread runs, a module holds it, or it holds a
+        fake tensor."""
         alone = threading.active_count() == 1 or isinstance(self.target, (types.CellType, Globals))
         return alone or self.in_module or any(bears_fake(x, 2) for _, x in self.items())
 

@@ -197,6 +197,7 @@ neap_status normalise(const struct steps *steps, struct matcher *matcher, const 
   for (size_t i = 0; i < steps->list.count; i++) {
     struct passage_buffer *buffer = &buffers[i % 2];
     passage_clear(buffer);
+    buffer->most = text_bound(in->length);
     TRY(steps->list.data[i].normalise(&steps->list.data[i], matcher, &passage, buffer));
     passage = passage_of(buffer, in);
   }

@@ -25,11 +25,25 @@ struct passage passage_of(const struct passage_buffer *buffer, const struct pass
                           .first = source->first};
 }
 
+size_t text_bound(size_t length) {
+  enum { TIMES = 64, MORE = 1 << 16 };
+  return length < (SIZE_MAX - MORE) / TIMES ? TIMES * length + MORE : SIZE_MAX;
+}
+
+neap_status text_is_too_long(size_t most) {
+  return neap_fail(
+      NEAP_TOO_LARGE,
+      "tokenizer: its steps make more than %zu bytes of a text, 64 times what it has; take out replacements "
+      "that make texts longer and longer",
+      most);
+}
+
 /* Makes room for more bytes. */
 static neap_status grow(struct passage_buffer *buffer, size_t length) {
   size_t wanted;
   RETURN_IF(__builtin_add_overflow(buffer->bytes.count, length, &wanted), NEAP_OUT_OF_MEMORY,
             "out of memory for a text of %zu more bytes", length);
+  if (buffer->most > 0 && wanted > buffer->most) return text_is_too_long(buffer->most);
   TRY(vector_reserve(&buffer->bytes, wanted));
   return buffer->placed ? vector_reserve(&buffer->ends, wanted) : NEAP_OK;
 }
@@ -61,7 +75,9 @@ neap_status passage_append_code(struct passage_buffer *buffer, uint32_t code, si
   return passage_append(buffer, bytes, (size_t)utf8_write(code, bytes), end);
 }
 
-void passage_clear(struct passage_buffer *buffer) { buffer->bytes.count = buffer->ends.count = 0; }
+void passage_clear(struct passage_buffer *buffer) {
+  buffer->bytes.count = buffer->ends.count = buffer->most = 0;
+}
 
 void passage_free(struct passage_buffer *buffer) {
   vector_free(&buffer->bytes);

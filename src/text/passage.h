@@ -25,7 +25,15 @@ struct passage_buffer {
   VECTOR(char) bytes;
   struct places ends;
   bool placed; /* whether ends are kept */
+  size_t most; /* bytes that it may have; 0: any number */
 };
+
+/* Returns the bytes that steps of a tokenizer may make of a text: 64 times its own and 64 KiB more. The
+ * longest form of a character has 11 times its bytes; only replacements that feed each other make more. */
+size_t text_bound(size_t length);
+
+/* Fails with NEAP_TOO_LARGE. */
+neap_status text_is_too_long(size_t most);
 
 /* Returns the bytes [from, to) of a passage. */
 struct passage passage_part(const struct passage *passage, size_t from, size_t to);

@@ -12,6 +12,7 @@ static neap_status put(struct pieces *pieces, const char *bytes, size_t length) 
   size_t wanted;
   RETURN_IF(__builtin_add_overflow(pieces->bytes.count, length, &wanted), NEAP_OUT_OF_MEMORY,
             "out of memory for a text of %zu more bytes", length);
+  if (pieces->most > 0 && wanted > pieces->most) return text_is_too_long(pieces->most);
   TRY(vector_reserve(&pieces->bytes, wanted));
   memcpy(pieces->bytes.data + pieces->bytes.count, bytes, length);
   pieces->bytes.count = wanted;
@@ -27,7 +28,7 @@ neap_status pieces_add(struct pieces *pieces, const char *bytes, size_t length) 
   return end_piece(pieces);
 }
 
-void pieces_clear(struct pieces *pieces) { pieces->bytes.count = pieces->ends.count = 0; }
+void pieces_clear(struct pieces *pieces) { pieces->bytes.count = pieces->ends.count = pieces->most = 0; }
 
 void pieces_free(struct pieces *pieces) {
   vector_free(&pieces->bytes);
@@ -304,10 +305,12 @@ static neap_status join(const struct pieces *in, struct pieces *out) {
 neap_status decode_pieces(const struct steps *steps, struct matcher *matcher, struct pieces pieces[2],
                           const struct pieces **made) {
   size_t i = 0;
+  const size_t most = text_bound(pieces[0].bytes.count);
   pieces_clear(&pieces[1]);
   if (steps->list.count == 0) TRY(join(&pieces[0], &pieces[1]));
   for (; i < steps->list.count; i++) {
     pieces_clear(&pieces[(i + 1) % 2]);
+    pieces[(i + 1) % 2].most = most;
     TRY(steps->list.data[i].decode(&steps->list.data[i], matcher, &pieces[i % 2], &pieces[(i + 1) % 2]));
   }
   *made = &pieces[i > 0 ? i % 2 : 1];

@@ -8,6 +8,7 @@
 struct pieces {
   VECTOR(char) bytes;
   VECTOR(size_t) ends; /* of each text in them */
+  size_t most;         /* bytes that they may have; 0: any number */
 };
 
 /* BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Strip, WordPiece. */

@@ -246,6 +246,30 @@ static void test_steps_are_limited(void **state) {
   tokenizer_free(tokenizer);
 }
 
+#define LONGER "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaaaaaaaa\"}"
+#define FOUR   LONGER "," LONGER "," LONGER "," LONGER
+
+/* Replacements that feed each other make no more than a bound, whoever wrote the file. */
+static void test_texts_are_bounded(void **state) {
+  (void)state;
+  struct tokenizer *tokenizer =
+      import(WITH("\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" FOUR "," FOUR "," FOUR "]}"));
+  const struct text text = {.bytes = "aa", .length = 2, .name = "a.txt"};
+  struct token_ids ids = {0};
+  char *decoded = NULL;
+  size_t length;
+  assert_int_equal(tokenizer_encode(tokenizer, &text, &ids), NEAP_TOO_LARGE);
+  assert_non_null(strstr(neap_error_message(), "its steps make more than 65664 bytes"));
+  assert_int_equal(ids.count, 0);
+  tokenizer_free(tokenizer);
+  tokenizer =
+      import(WITH("\"decoder\": {\"type\": \"Sequence\", \"decoders\": [" FOUR "," FOUR "," FOUR "]}"));
+  ASSERT_OK(tokenizer_encode(tokenizer, &text, &ids));
+  assert_int_equal(tokenizer_decode(tokenizer, ids.data, ids.count, &decoded, &length), NEAP_TOO_LARGE);
+  vector_free(&ids);
+  tokenizer_free(tokenizer);
+}
+
 static struct tokenizer *of_vocabulary(const struct token_vocabulary *v) {
   struct tokenizer *tokenizer = NULL;
   ASSERT_OK(tokenizer_from_vocabulary(v, &tokenizer));
@@ -345,6 +369,7 @@ int run_test_tokenizer_import(void) {
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_vocabulary),
       cmocka_unit_test(test_steps_are_limited),
+      cmocka_unit_test(test_texts_are_bounded),
       cmocka_unit_test(test_folder_of_lists),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -301,11 +301,21 @@ static const struct {
     {"optimizer", "adamw", {NULL}, false},   {"lr", "0.0002", {NULL}, false},
     {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
 
+/* Whether an option says what adapters are like. */
+static bool asks_for_adapters(const struct arguments *a) {
+  static const char *const names[] = {"lora-layers", "lora-alpha", "lora-dropout", "lora-init"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (given_text(a, names[i]) != NULL) return true;
+  return false;
+}
+
 int settle_finetuning(const struct verb *verb, struct arguments *a, bool full) {
   if (a->options.resume != NULL) return EXIT_DONE; /* what the run has */
   for (size_t i = 0; i < sizeof finetune_usual / sizeof *finetune_usual; i++) {
     bool given = given_text(a, finetune_usual[i].setting) != NULL || (full && finetune_usual[i].adapters);
-    for (int k = 0; k < 2 && finetune_usual[i].unless[k] != NULL; k++)
+    for (int k = 0; k < 2 && finetune_usual[i].unless[k] != NULL &&
+                    !(finetune_usual[i].adapters && asks_for_adapters(a));
+         k++)
       given = given || given_text(a, finetune_usual[i].unless[k]) != NULL;
     if (given) continue;
     const int32_t row = neap_setting_find(finetune_usual[i].setting);

@@ -110,6 +110,14 @@ static bool is_zero(const struct value *v) {
   return true;
 }
 
+/* Reads a number in whose place 0 would mean another one to the operator. */
+static neap_status read_positive(struct import *m, const struct onnx_node *n, const char *name, float usual,
+                                 float *number) {
+  *number = node_real(n, name, usual);
+  return *number > 0 && isfinite(*number) ? NEAP_OK
+                                          : refuse(m, "%s must be positive (got %g)", name, (double)*number);
+}
+
 neap_status import_conv(struct import *m, const struct onnx_node *n) {
   struct window w;
   neap_tensor x, weight, bias = NO_TENSOR;
@@ -119,9 +127,11 @@ neap_status import_conv(struct import *m, const struct onnx_node *n) {
   if (v->rank != input_of(m, n, 0)->rank || v->rank < 3) return refuse(m, "its weights do not fit its input");
   TRY(read_window(m, n, &v->dims[2], &w));
   if (!is_zero(input_of(m, n, 2))) TRY(optional_tensor(m, n, 2, &bias));
+  const int64_t groups = node_integer(n, "group", 1);
+  if (groups < 1) return refuse(m, "group must be 1 or more (got %lld)", (long long)groups);
   const neap_conv_options o = {.stride = w.stride[1],
                                .dilation = w.dilation[1],
-                               .groups = node_integer(n, "group", 1),
+                               .groups = groups,
                                .padding_height = w.padding[0],
                                .padding_width = w.padding[1]};
   return set_image(m, n, neap_conv_with(m->builder, as_image(m, x), as_image(m, weight), bias, o));
@@ -242,8 +252,11 @@ neap_status import_batch_norm(struct import *m, const struct onnx_node *n) {
       return refuse(m, "its statistics as outputs are not supported");
   TRY(read_statistic(m, n, 3, &v.running_mean));
   TRY(read_statistic(m, n, 4, &v.running_variance));
-  const neap_batch_norm_options o = {.epsilon = node_real(n, "epsilon", 1e-5f),
-                                     .momentum = 1 - node_real(n, "momentum", 0.9f)};
+  neap_batch_norm_options o = {.momentum = 1 - node_real(n, "momentum", 0.9f)};
+  TRY(read_positive(m, n, "epsilon", 1e-5f, &o.epsilon));
+  if (!(o.momentum > 0 && o.momentum <= 1))
+    return refuse(m, "momentum must be in [0, 1), so that its statistics move (got %g)",
+                  1 - (double)o.momentum);
   return set_output(m, n, 0, builder_batch_norm(m->builder, x, o, &v));
 }
 
@@ -283,8 +296,18 @@ neap_status import_rms_norm(struct import *m, const struct onnx_node *n) {
   return import_row_norm(m, n, false);
 }
 
-/* Reads a norm over groups of channels, with a scale and an offset for each channel. */
-static neap_status import_groups(struct import *m, const struct onnx_node *n, int64_t groups) {
+/* Gives a scale or an offset for each channel: as it is, or that of each channel's group, as in
+ * GroupNormalization before opset 21. */
+static neap_tensor by_channel(struct import *m, neap_tensor x, const struct value *v, int64_t groups,
+                              int64_t channels) {
+  if (v->dims[0] == channels) return x;
+  const neap_tensor column = neap_reshape(m->builder, x, 2, (int64_t[]){groups, 1}),
+                    each = neap_expand(m->builder, column, 2, (int64_t[]){groups, channels / groups});
+  return neap_reshape(m->builder, each, 1, &channels);
+}
+
+/* Reads a norm over groups of channels, with a scale and an offset for each channel, or for each group. */
+static neap_status import_groups(struct import *m, const struct onnx_node *n, int64_t groups, bool by_group) {
   neap_tensor x, gamma, beta;
   TRY(tensor_of(m, n, 0, &x));
   TRY(tensor_of(m, n, 1, &gamma));
@@ -296,28 +319,30 @@ static neap_status import_groups(struct import *m, const struct onnx_node *n, in
   for (int32_t d = 2; d < v->rank; d++) inner *= v->dims[d];
   for (int32_t i = 1; i < 3; i++)
     if (groups < 1 || v->dims[1] % groups != 0 || input_of(m, n, i)->rank != 1 ||
-        input_of(m, n, i)->dims[0] != v->dims[1])
+        input_of(m, n, i)->dims[0] != (by_group ? groups : v->dims[1]))
       return refuse(m, "its groups, scale or bias do not fit its channels");
   const struct row_norm_attributes a = {v->dims[1] / groups * inner, groups, inner,
                                         node_real(n, "epsilon", 1e-5f), true};
+  gamma = by_channel(m, gamma, input_of(m, n, 1), groups, v->dims[1]);
+  beta = by_channel(m, beta, input_of(m, n, 2), groups, v->dims[1]);
   return set_output(m, n, 0, builder_row_norm(m->builder, x, a, gamma, beta));
 }
 
 neap_status import_group_norm(struct import *m, const struct onnx_node *n) {
-  return import_groups(m, n, node_integer(n, "num_groups", -1));
+  return import_groups(m, n, node_integer(n, "num_groups", -1), m->file.opset < 21);
 }
 
 neap_status import_instance_norm(struct import *m, const struct onnx_node *n) {
-  return import_groups(m, n, 0);
+  return import_groups(m, n, 0, false);
 }
 
 neap_status import_lrn(struct import *m, const struct onnx_node *n) {
   neap_tensor x;
   TRY(tensor_of(m, n, 0, &x));
-  const neap_response_norm_options o = {.size = node_integer(n, "size", 0),
-                                        .alpha = node_real(n, "alpha", 1e-4f),
-                                        .beta = node_real(n, "beta", 0.75f),
-                                        .k = node_real(n, "bias", 1)};
+  neap_response_norm_options o = {.size = node_integer(n, "size", 0), .k = 0};
+  TRY(read_positive(m, n, "alpha", 1e-4f, &o.alpha));
+  TRY(read_positive(m, n, "beta", 0.75f, &o.beta));
+  TRY(read_positive(m, n, "bias", 1, &o.k));
   if (o.size % 2 == 0) return refuse(m, "its size must be odd (got %lld)", (long long)o.size);
   return set_output(m, n, 0, neap_local_response_norm(m->builder, x, o));
 }

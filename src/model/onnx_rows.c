@@ -25,7 +25,7 @@ const struct operator_row operator_rows[] = {
     {"Gelu", 20, import_gelu},
     {"Gemm", 7, import_gemm},
     {"GlobalAveragePool", 1, import_global_average_pool},
-    {"GroupNormalization", 21, import_group_norm},
+    {"GroupNormalization", 18, import_group_norm},
     {"HardSigmoid", 6, import_hard_sigmoid},
     {"HardSwish", 14, import_hard_swish},
     {"Identity", 1, import_identity},

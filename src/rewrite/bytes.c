@@ -1,4 +1,5 @@
 /* Makes inputs of images inputs of bytes. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,6 +83,12 @@ static neap_status rewrite_all(struct bytes *b) {
 
 neap_status rewrite_bytes(const struct neap_graph *graph, const neap_byte_input *input,
                           struct neap_graph **out) {
+  for (int i = 0; i < NEAP_BYTE_CHANNELS; i++)
+    RETURN_IF(!isfinite(input->mean[i]) || !isfinite(input->deviation[i]) || input->deviation[i] < 0,
+              NEAP_INVALID_ARGUMENT,
+              "byte input '%s': mean %g and deviation %g of channel %d must be finite, the deviation "
+              "positive, or 0 for 1",
+              input->name, (double)input->mean[i], (double)input->deviation[i], i);
   struct bytes b = {.input = input, .old = find_input(graph, input)};
   TRY(copy_begin(&b.copy, graph, NULL));
   return copy_end(&b.copy, rewrite_all(&b), out);

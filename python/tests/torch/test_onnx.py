@@ -310,3 +310,51 @@ def test_an_exported_resize(tmp_path):
     for count in (1, 6):  # of any batch
         got = session.run(None, {session.get_inputs()[0].name: x[:count]})[0]
         np.testing.assert_allclose(got, np.load(tmp_path / "p.npy")[:count], atol=1e-5)
+
+
+def one_node(
+    folder: Path, node: onnx.NodeProto, opset: int, shape: list[int], constants: dict[str, np.ndarray]
+) -> Path:
+    """A file of one node from x to y, of the same shape."""
+    x, y = (onnx.helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, shape) for k in ("x", "y"))
+    tensors = [onnx.numpy_helper.from_array(v.astype(np.float32), k) for k, v in constants.items()]
+    graph = onnx.helper.make_graph([node], "g", [x], [y], tensors)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    return folder / "m.onnx"
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_group_normalization(tmp_path, opset):
+    """Scales are of groups before opset 21, of channels from then on."""
+    random = np.random.default_rng(7)
+    x, count = random.normal(size=(2, 6, 4, 5)).astype(np.float32), 3 if opset < 21 else 6
+    scale, bias = random.normal(size=count), random.normal(size=count)
+    node = onnx.helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=3, epsilon=1e-3)
+    path = one_node(tmp_path, node, opset, [2, 6, 4, 5], {"s": scale, "b": bias})
+    done = onnx_nodes.run_plain(RUN_ONNX, path, tmp_path, [x])
+    assert done.returncode == 0, done.stderr
+    each = [torch.tensor(v.repeat(6 // count)) for v in (scale, bias)]
+    wanted = F.group_norm(torch.tensor(x).double(), 3, *each, eps=1e-3).numpy()
+    got = np.fromfile(tmp_path / "output_0.bin", np.float32).reshape(wanted.shape)
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+FOURS = {"s": np.ones(4), "b": np.zeros(4), "m": np.zeros(4), "v": np.ones(4)}
+# Numbers in whose place Neap has another one of its own, or that no layer has.
+ODD_NUMBERS = [
+    ("Conv", ["x", "w"], {"group": 0, "pads": [1, 1, 1, 1]}, {"w": np.ones((4, 4, 3, 3))}, "group must be 1 or more"),
+    ("BatchNormalization", ["x", *FOURS], {"epsilon": 0.0}, FOURS, "epsilon must be positive (got 0)"),
+    ("BatchNormalization", ["x", *FOURS], {"epsilon": float("nan")}, FOURS, "epsilon must be positive (got nan)"),
+    ("BatchNormalization", ["x", *FOURS], {"momentum": 1.0}, FOURS, "momentum must be in [0, 1)"),
+    ("LRN", ["x"], {"size": 3, "bias": 0.0}, {}, "bias must be positive (got 0)"),
+    ("LRN", ["x"], {"size": 3, "beta": -1.0}, {}, "beta must be positive (got -1)"),
+]
+
+
+@pytest.mark.parametrize("row", ODD_NUMBERS, ids=lambda row: f"{row[0]} {row[4]}")
+def test_odd_numbers_are_refused(tmp_path, row):
+    name, inputs, attributes, constants, said = row
+    path = one_node(tmp_path, onnx.helper.make_node(name, inputs, ["y"], **attributes), 17, [2, 4, 5, 5], constants)
+    done = onnx_nodes.run_plain(RUN_ONNX, path, tmp_path, [np.ones((2, 4, 5, 5), np.float32)])
+    assert done.returncode == onnx_nodes.REFUSED and said in done.stderr, done.stderr

@@ -107,6 +107,8 @@ neap_status jinja_arithmetic(struct jinja_run *run, const char *operator, struct
                              struct jinja_value b, struct jinja_value *out) {
   const bool strings = a.kind == JINJA_STRING && b.kind == JINJA_STRING, add = *operator== '+',
              times = strcmp(operator, "*") == 0;
+  if (a.kind == JINJA_STRING && *operator== '%') /* whatever is on the other side */
+    return JINJA_FAIL(run, NEAP_UNSUPPORTED, "the format of a string by '%%' is not supported");
   if (a.kind == JINJA_UNDEFINED) return jinja_attribute(run, a, "", out);
   if (b.kind == JINJA_UNDEFINED) return jinja_attribute(run, b, "", out);
   if (jinja_is_number(a) && jinja_is_number(b)) {
@@ -127,8 +129,7 @@ neap_status jinja_arithmetic(struct jinja_run *run, const char *operator, struct
     return jinja_repeat(run, a.string, integer_of(b), out);
   if (times && b.kind == JINJA_STRING && (a.kind == JINJA_INT || a.kind == JINJA_BOOL))
     return jinja_repeat(run, b.string, integer_of(a), out);
-  const bool python = (*operator== '%' && a.kind == JINJA_STRING) ||
-                      (times && (a.kind == JINJA_LIST || b.kind == JINJA_LIST));
+  const bool python = times && (a.kind == JINJA_LIST || b.kind == JINJA_LIST);
   return JINJA_FAIL(run, python ? NEAP_UNSUPPORTED : NEAP_INVALID_ARGUMENT,
                     "'%s' of %s and %s is not supported", operator, jinja_type_name(a), jinja_type_name(b));
 }

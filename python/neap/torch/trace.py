@@ -26,6 +26,12 @@ from .graph import PACKAGES, CannotTrace, Graph, View, build_graph, is_random, m
 from .head import chunked_head
 from .held import NOT_SETTINGS, SIMPLE, changed, held
 
+# Lazy conjugates and negatives, whose memory has other bits than their values, are made real.
+PHYSICAL = {
+    torch.ops.aten._conj.default: torch.ops.aten._conj_physical.default,
+    torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
+}
+
 
 @dataclasses.dataclass
 class Capture:
@@ -460,7 +466,9 @@ def trace_step(
     ):
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
         try:
-            module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
+            module = make_fx(joint, PHYSICAL, tracing_mode="real", record_stack_traces=lines)(
+                *fakes, *fake_buffers, *inputs
+            )
         finally:
             set_to_tensors = _restore_attributes(model, attributes)
             mode.allow_non_fake_inputs = mode_before

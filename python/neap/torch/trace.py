@@ -38,6 +38,12 @@ from .interrupts import Interrupts
 from .swap import Kept, Left, Outside
 from .tensors import PLAIN, Tensors
 
+# Lazy conjugates and negatives, whose memory has other bits than their values, are made real.
+PHYSICAL = {
+    torch.ops.aten._conj.default: torch.ops.aten._conj_physical.default,
+    torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
+}
+
 
 @dataclasses.dataclass
 class Capture:
@@ -438,7 +444,9 @@ def _trace(
         mode_before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
         with Interrupts() as interrupts:
             try:
-                module = make_fx(joint, tracing_mode="real", record_stack_traces=lines)(*fakes, *fake_buffers, *inputs)
+                module = make_fx(joint, PHYSICAL, tracing_mode="real", record_stack_traces=lines)(
+                    *fakes, *fake_buffers, *inputs
+                )
             finally:
                 interrupts.wait()
                 kept.put_back()

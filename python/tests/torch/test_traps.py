@@ -82,6 +82,7 @@ BODIES = {
     "dropout twice": lambda m, h: m.drop(torch.relu(m.drop(h))),
     "checkpoint with dropout": lambda m, h: checkpoint(lambda t: m.drop(torch.tanh(m.last(t))), h, use_reentrant=False),
     "gradients of a reentrant checkpoint's argument": reentrant_sum,
+    "lazy conjugate and negative": lambda m, h: torch.fft.fft(h).conj().imag,
     "index_put": lambda m, h: h.index_put((torch.tensor([0, 3]),), h[1:3], accumulate=True),
 }
 
@@ -98,6 +99,37 @@ def test_bodies(name):
         assert got == losses
         assert helpers.differing(got_state, state) == []
         assert step.memory.enforced, step.memory.why
+
+
+class Complex(nn.Module):
+    """Complex parameters: in products, whose gradients are conjugates, in a filter and in a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Parameter(0.3 * torch.randn(8, 8, dtype=torch.complex64))
+        self.filter = nn.Parameter(torch.randn(5, dtype=torch.complex64))
+        self.linear = nn.Linear(8, 8, dtype=torch.complex64)
+
+    def forward(self, x):
+        h = self.linear(x.to(torch.complex64) @ self.turn.mH).tan() * 0.1
+        h = h + torch.linalg.solve(self.turn + 4 * torch.eye(8), h.mT).mT
+        return torch.view_as_real(h).tanh(), torch.fft.irfft(torch.fft.rfft(x) * self.filter, n=8)
+
+
+@pytest.mark.parametrize("make", [helpers.sgd, helpers.adamw])
+def test_complex_parameters(make):
+    torch.manual_seed(0)
+
+    def loss_fn(model, x):
+        a, b = model(x)
+        return a.square().mean() + b.square().mean()
+
+    case = (Complex(), loss_fn, (torch.randn(8, 8),))
+    losses, state = helpers.eager(case, make, 6)
+    for budget in ("max", "min"):
+        got, got_state, step = helpers.compiled(case, make, budget, 6)
+        assert got == losses and helpers.differing(got_state, state) == []
+        assert step.memory.enforced and step.why_whole == ""
 
 
 def test_batch_whose_tensors_share_memory():
@@ -135,7 +167,6 @@ def seeded(m, h):
 REFUSED = {
     "sets torch's seed": seeded,
     "buffer mean is replaced": replaced,
-    "lazy conjugate": lambda m, h: torch.fft.fft(h).conj().imag,
     "generator of its own": lambda m, h: h * torch.rand(8, 8, generator=torch.Generator()),
 }
 

@@ -33,7 +33,8 @@ static int rate_decimals(double rate) { return rate >= 10 ? 0 : rate >= 0.1 ? 1 
 
 /* What came of the weights to start from, on either side. */
 static void print_initialisation(FILE *f, const char *from, const neap_initialisation *i) {
-  fprintf(f, "weights       %d tensors from %s; the others start at random\n", i->taken, from);
+  fprintf(f, "weights       %d tensors from %s%s\n", i->taken, from,
+          i->missing_count + i->reshaped_count > 0 ? "; the others start at random" : "");
   print_names(f, "missing", i->missing, i->missing_count);
   print_names(f, "other shape", i->reshaped, i->reshaped_count);
   print_names(f, "unused", i->unused, i->unused_count);

@@ -45,3 +45,8 @@ damaged "$neap" generate words --prompt a --tokens 2
 
 # A checkpoint of before there was this sum is read without it.
 expect 0 "$neap" export "$source/tests/cli/earlier-checkpoint" -o earlier.onnx
+
+# Weights of a whole file leave nothing to start at random, and nothing says so.
+expect 0 "$neap" train --model mlp-8 --data "$data" --batch 8 --steps 1 --out all
+expect 0 "$neap" train --model mlp-8 --data "$data" --batch 8 --steps 1 --init all
+grep -q "^weights       4 tensors from all$" out || fail "$(cat out)"

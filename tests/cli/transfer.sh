@@ -91,7 +91,7 @@ grep -q red red.csv || fail "no names in $(head -2 red.csv)"
 expect 0 "${run[@]}" "${names[@]}" "${head[@]}" --epochs 4 --init resnet18.safetensors --json "${tight[@]}"
 same "$(field weights_sha256)" "$weights" "the weights within the least budget"
 expect 0 "${run[@]}" "${names[@]}" "${head[@]}" --epochs 2 --init resnet18.safetensors --out part
-grep -q "^weights       100 tensors from resnet18.safetensors" out || fail "$(cat out)"
+grep -q "^weights       100 tensors from resnet18.safetensors; the others start at random" out || fail "$(cat out)"
 grep -q "^  other shape head.linear1.weight \[3, 512\] (fc.weight \[1000, 512\])" out || fail "$(cat out)"
 grep -q "^  unused .* and 16 more" out || fail "$(cat out)"
 grep -q "^frozen        \*,!head.\*: 11176512 parameters" out || fail "$(cat out)"

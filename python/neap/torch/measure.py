@@ -34,7 +34,7 @@ preparing = threading.RLock()
 ALIGNMENT = 64  # of allocations
 TIMED_RUNS = 4
 TIMED_SECONDS = 0.04  # after this time, a call does not run again
-CACHE_FILE = "torch-5.sqlite"  # the number changes with the format
+CACHE_FILE = "torch-6.sqlite"  # the number changes with the format
 
 
 @dataclasses.dataclass

@@ -147,9 +147,10 @@ class Holder:
         self.now = items
 
     def is_captures(self) -> bool:
-        """Returns whether its changes are those of a capture, and not of another thread: no other thread runs, a module holds it, or it holds a
-        fake tensor."""
-        alone = threading.active_count() == 1 or isinstance(self.target, (types.CellType, Globals))
+        """Returns whether its changes are those of a capture, and not of another thread: no other thread runs but daemons (of progress bars,
+        say), a module holds it, or it holds a fake tensor."""
+        others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
+        alone = not others or isinstance(self.target, (types.CellType, Globals))
         return alone or self.in_module or any(bears_fake(x, 2) for _, x in self.items())
 
     def name_of(self, key: Any) -> str:

@@ -41,7 +41,7 @@ def test_measuring_on_the_cpu_asks_for_no_generator_of_cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_rng_state", refused)
     before = torch.get_rng_state()
-    with measure._forked_draws(torch.device("cpu")):
+    with measure.forked_draws(torch.device("cpu")):
         torch.rand(3)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -88,9 +88,9 @@ def test_gradients_are_dropped_at_their_update(dropping, monkeypatch):
     held = []
     take = Steps.take
 
-    def watched(self, work, gradient, *scale):
-        gradients.append(weakref.ref(gradient))
-        take(self, work, gradient, *scale)
+    def watched(self, work, some, *scale):
+        gradients.extend(weakref.ref(gradient) for gradient in some)
+        return take(self, work, some, *scale)
 
     monkeypatch.setattr(Steps, "take", watched)
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))

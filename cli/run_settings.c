@@ -137,7 +137,7 @@ static bool was_usual(const neap_setting *setting, const char *text) {
   return setting->flags & NEAP_SETTING_ZERO && strtod(text, &end) == 0 && *end == '\0';
 }
 
-/* Whether a path, of a file that may not exist yet, leads to a place in the folder. */
+/* Returns true if a path, of a file that may not exist yet, leads to a place in the folder. */
 static bool lies_in(const char *folder, const char *path) {
   const char *slash = strrchr(path, '/');
   char *parent = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1),
@@ -151,7 +151,7 @@ static bool lies_in(const char *folder, const char *path) {
   return in;
 }
 
-/* Whether a folder has an event file, or a file begins with a step, as the run writes them. */
+/* Returns true if a folder has an event file, or a file begins with a step, as a run writes them. */
 static bool is_of_a_run(const char *path, bool folder) {
   char begin[9] = "";
   DIR *entries = folder ? opendir(path) : NULL;
@@ -165,8 +165,8 @@ static bool is_of_a_run(const char *path, bool folder) {
   return found;
 }
 
-/* Whether a run may go on to write where its command says: in its folder, or in what a run wrote. Such a path
- * of a folder that came from elsewhere would destroy other files. */
+/* Returns true if a run may go on to write where its command says: in its folder, or in what a run wrote. The
+ * command of a folder that came from elsewhere could name any other file. */
 static bool may_write(const char *folder, const char *path) {
   struct stat status;
   const bool there = lstat(path, &status) == 0;
@@ -186,12 +186,12 @@ static bool take_option(const struct verb *verb, const char *folder, const char 
   }
   const bool usual = !zeros && was_usual(&setting, text), rate = strcmp(setting.name, "lr") == 0;
   if (is_given(given, index) || (usual && !rate)) return true;
-  if (setting.flags & NEAP_SETTING_WRITES && strcmp(verb->name, "train") == 0 && !may_write(folder, text)) {
-    fprintf(stderr,
-            "neap: %s/command.json: %s: %s lies outside of the run's folder and is not what a run wrote; "
-            "give it again: "
-            "%s %s\n",
-            folder, name, text, name, text);
+  if (setting.flags & NEAP_SETTING_WRITES && verb->settings & setting.verbs && !may_write(folder, text)) {
+    fprintf(
+        stderr,
+        "neap: %s/command.json: %s: %s lies outside of the run's folder and is not what a run wrote; give "
+        "it again: %s %s\n",
+        folder, name, text, name, text);
     return false;
   }
   const char *kept = keep_text(strdup(usual ? "0.1" : text)); /* that was so for any optimizer */
@@ -301,7 +301,7 @@ static const struct {
     {"optimizer", "adamw", {NULL}, false},   {"lr", "0.0002", {NULL}, false},
     {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
 
-/* Whether an option says what adapters are like. */
+/* Returns true if an option says what adapters are like. */
 static bool asks_for_adapters(const struct arguments *a) {
   static const char *const names[] = {"lora-layers", "lora-alpha", "lora-dropout", "lora-init"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -313,9 +313,8 @@ int settle_finetuning(const struct verb *verb, struct arguments *a, bool full) {
   if (a->options.resume != NULL) return EXIT_DONE; /* what the run has */
   for (size_t i = 0; i < sizeof finetune_usual / sizeof *finetune_usual; i++) {
     bool given = given_text(a, finetune_usual[i].setting) != NULL || (full && finetune_usual[i].adapters);
-    for (int k = 0; k < 2 && finetune_usual[i].unless[k] != NULL &&
-                    !(finetune_usual[i].adapters && asks_for_adapters(a));
-         k++)
+    const bool asked = finetune_usual[i].adapters && asks_for_adapters(a);
+    for (int k = 0; k < 2 && !asked && finetune_usual[i].unless[k] != NULL; k++)
       given = given || given_text(a, finetune_usual[i].unless[k]) != NULL;
     if (given) continue;
     const int32_t row = neap_setting_find(finetune_usual[i].setting);

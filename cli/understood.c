@@ -1,4 +1,4 @@
-/* What data were read as, in brief for people and complete for --json. */
+/* Prints what data were read as: in brief for people, complete for --json. */
 #include <string.h>
 
 #include "cli.h"

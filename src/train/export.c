@@ -36,7 +36,7 @@ static neap_status open_weights(struct exporting *x) {
   const neap_export_options *o = x->options;
   const char *path = o->weights;
   if (o->checkpoint != NULL) TRY(checkpoint_check_model(o->checkpoint, o->model));
-  if (path == NULL) { TRY(checkpoint_find_weights(o->checkpoint, o->best, &x->region, &path)); }
+  if (path == NULL) TRY(checkpoint_find_weights(o->checkpoint, o->best, &x->region, &path));
   return safetensors_open(path, &x->weights);
 }
 

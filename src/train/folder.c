@@ -79,17 +79,6 @@ static neap_status take(struct folder_lock *lock) {
                    lock->folder);
 }
 
-/* Returns true for the names of what a run writes. */
-static bool is_of_run(const char *name) {
-  static const char *const names[] = {"lock",           "state.json", "command.json", "command.json.next",
-                                      "tokenizer.json", "data.json",  "digests.jsonl"};
-  static const char weights[] = ".safetensors";
-  const size_t length = strlen(name), end = sizeof weights - 1;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(name, names[i]) == 0) return true;
-  return length > end && strcmp(name + length - end, weights) == 0;
-}
-
 /* Refuses links, through which a run would write elsewhere, pipes and devices. */
 static neap_status need_regular(const char *folder) {
   neap_status status = NEAP_OK;
@@ -97,11 +86,12 @@ static neap_status need_regular(const char *folder) {
   RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
   for (const struct dirent *e = readdir(entries); e != NULL && status == NEAP_OK; e = readdir(entries)) {
     struct stat s;
-    if (is_of_run(e->d_name) && fstatat(dirfd(entries), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
-        !S_ISREG(s.st_mode))
-      status = neap_fail(NEAP_IO_FAILED,
-                         "%s/%s: is %s; a run writes regular files alone, remove it or name another folder",
-                         folder, e->d_name, S_ISLNK(s.st_mode) ? "a symbolic link" : "not a regular file");
+    if (fstatat(dirfd(entries), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(s.st_mode) &&
+        !S_ISDIR(s.st_mode))
+      status = neap_fail(
+          NEAP_IO_FAILED,
+          "%s/%s: is %s; a run's folder has files and folders alone, remove it or name another folder",
+          folder, e->d_name, S_ISLNK(s.st_mode) ? "a symbolic link" : "not a regular file");
   }
   closedir(entries);
   return status;

@@ -12,8 +12,8 @@ struct folder_lock {
 };
 
 /* Makes the folder if it is missing and holds it until folder_release or any end of the process.
- * NEAP_IO_FAILED: it cannot be written, a file of a run in it is a link or no regular file, or another
- * process holds it, which the message names. On a file system without locks nothing is held. The region owns
+ * NEAP_IO_FAILED: it cannot be written, it has a link, a pipe or a device, or another process
+ * holds it, which the message names. On a file system without locks nothing is held. The region owns
  * the lock's data. */
 neap_status folder_hold(const char *folder, struct region *region, struct folder_lock *lock);
 

@@ -54,7 +54,7 @@ static neap_status load_weights(struct generation *g) {
   const char *path = g->options->weights;
   if (path == NULL && g->options->folder == NULL)
     return neap_model_load(g->options->model, &g->shape, g->session);
-  if (path == NULL) { TRY(checkpoint_find_weights(g->options->folder, g->options->best, &g->region, &path)); }
+  if (path == NULL) TRY(checkpoint_find_weights(g->options->folder, g->options->best, &g->region, &path));
   TRY(base_weights_take(g->options->folder, g->options->model, &g->shape, g->session));
   TRY(neap_session_load(g->session, path));
   return session_need_finite(g->session, path);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+
 /* Reads a line; `*object` is NULL for one that is cut short, at the end of the file. */
 static neap_status parse_line(const char *path, const char *what, int64_t number, const char *line,
                               size_t length, int64_t *step, json_t **object) {

@@ -58,8 +58,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   }
   if (o->weights != NULL) return NEAP_OK;
   TRY(checkpoint_check_model(o->checkpoint, o->model));
-  TRY(checkpoint_find_weights(o->checkpoint, o->best, &p->region, &p->weights));
-  return NEAP_OK;
+  return checkpoint_find_weights(o->checkpoint, o->best, &p->region, &p->weights);
 }
 
 /* Describes the images of a model that no run has trained. */

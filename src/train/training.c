@@ -92,8 +92,7 @@ static neap_status usual_micro_batch(const struct training *t, int64_t *micro) {
   if (resume != NULL) TRY(checkpoint_micro_batches(resume, &count));
   RETURN_IF(
       t->batch % count != 0, NEAP_INVALID_ARGUMENT,
-      "--batch %lld: does not divide into the %lld micro-batches of the run in %s; resume with the same "
-      "--batch",
+      "batch %lld: does not divide into the %lld micro-batches of the run in %s; resume with the same batch",
       (long long)t->batch, (long long)count, resume != NULL ? resume : "");
   *micro = t->batch / count;
   return NEAP_OK;

@@ -122,6 +122,10 @@ for name in lock state.json command.json.next digests.jsonl weights-9-a.safetens
   says "linked/$name: is not a regular file"
   rm -r linked
 done
+mkdir linked
+ln -s "$PWD" linked/step-1
+expect 1 "${train[@]}" --steps 1 --out linked --keep-checkpoints 2
+says "linked/step-1: is a symbolic link"
 same "$(cat mine)" mine "a file outside of the folder"
 mkdir waiting
 mkfifo waiting/state.json
@@ -136,6 +140,8 @@ for case in 'cp mine own.jsonl' 'ln -sf steps.jsonl own.jsonl' 'rm own.jsonl' 'm
   expect 1 timeout 20 "$neap" train --resume own --steps 2
   says "own/command.json: --metrics: "
   says "is not what a run wrote; give it again"
+  expect 1 timeout 20 "$neap" finetune --resume own --steps 2
+  says "own/command.json: --metrics: "
 done
 rm own.jsonl
 same "$(cat mine)" mine "a file that the command named"

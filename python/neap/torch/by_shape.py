@@ -293,7 +293,7 @@ class Group:
     """Shapes of a graph that differ in their sizes only."""
 
     def __init__(self, signature: Any):
-        self.kind = Kind([signature], [])
+        self.kind = Kind(None, [signature])
         self.plans: collections.deque[Serving] = collections.deque(maxlen=MOST_PLANS)
         self.lock = threading.RLock()
         self.fakes_are_right = True  # no operator of a captured shape gave another size or stride than PyTorch foretold

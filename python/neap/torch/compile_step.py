@@ -25,11 +25,10 @@ from .advice import cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
 from .captured import REPLAN, Planned, Ready, Steps, extras_of, leave_behind
-from .family import moving, numbers_of
+from .family import difference, moving, numbers_of, same_calls
 from .graph import CannotTrace
 from .head import find_head
 from .heap import Heap
-from .held import changed, held
 from .interrupts import Interrupts
 from .kinds import Kind, Place, leaf_of, modes, place_of
 from .memory import Memory, storage_bytes
@@ -37,8 +36,9 @@ from .plans import cached_plan
 from .program import generator_of
 from .swap import Outside, generators_kept
 from .tensors import plain_named
-from .trace import Capture, checked_trace, known_results, refuse_anomaly, trace_aside
+from .trace import Capture, check_left, known_results, refuse_anomaly, refuse_hooks, trace_aside, trace_step
 from .updates import Updater
+from .watch import Watch
 
 # The most calls of all shapes that stay bound; shapes that ran longest ago are bound again when they return.
 MOST_ROWS = 20_000
@@ -76,13 +76,14 @@ class CompiledStep:
         self.budget = budget
         parse_budget(budget)  # raises for an invalid budget
         self.micro_batches, self.batch_dim = micro_batches, batch_dim
+        self.cut = micro_batches > 1  # whether gradients of several parts are added up
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.planner, self.seconds, self.progress, self.replan = planner, seconds, progress, replan
         self.chunk_head, self.fuse = chunk_head, fuse
         if chunk_head is not None and chunk_head is not False:
             find_head(model, chunk_head if isinstance(chunk_head, str) else None)  # raises if it is missing
         self.name = type(model).__name__
-        self.kinds: collections.OrderedDict[Any, Kind] = collections.OrderedDict()
+        self.kinds: list[Kind] = []  # the one that ran last is the last
         self.bound: collections.OrderedDict[Any, Ready] = collections.OrderedDict()
         self.arena: Arena | None = None
         self.why = ""  # the reason why bytes are not enforced
@@ -112,7 +113,7 @@ class CompiledStep:
 
     def all_plans(self) -> Iterator[Planned]:
         """Returns the plans of all captures."""
-        return (plan for kind in self.kinds.values() for steps in kind.steps.values() for plan in steps.plans)
+        return (plan for kind in self.kinds for steps in kind.steps.values() for plan in steps.plans)
 
     def plan_of(self, step: neap.Step, budget: int | str) -> neap.Plan:
         try:
@@ -150,7 +151,7 @@ class CompiledStep:
         self._unbind_endings()
 
     def _unbind_endings(self) -> None:
-        for kind in self.kinds.values():
+        for kind in self.kinds:
             for steps in kind.steps.values():
                 if steps.ending is not None:
                     steps.ending.close()
@@ -189,22 +190,100 @@ class CompiledStep:
         structure = Structure((tuple(batch), named))
         leaves = structure.leaves
         parts = self._cut(leaves)
-        settings = held(self.model, self.loss_fn)
         self._look()
         way = self.updater.look(self.parameters)
-        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), way, tuple(settings), modes()
-        kind = self.kinds.get(key)
-        if kind is not None:
-            self._compare(kind.signature)
-        else:
-            kind = Kind(self._signature(), settings)
-            self._tell_kinds(kind)
-            self.kinds[key] = kind
-            if len(self.kinds) > MOST_KINDS:
-                self._forget(self.kinds.pop(next(iter(self.kinds))))
-        self.kinds.move_to_end(key)
         self.whole = COUNT in named
+        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), way, modes()
+        alike = [kind for kind in reversed(self.kinds) if kind.key == key]
+        if alike:
+            self._compare(alike[0].signature)
+        kind = self._unchanged(alike) or self._unchanged_step(alike, structure, leaves, parts)
+        if kind is None:
+            kind = Kind(key, self._signature())
+            self.kinds.append(kind)
+            if len(self.kinds) > MOST_KINDS:
+                self._forget(self.kinds.pop(0))
+        elif kind is not self.kinds[-1]:
+            self.kinds.remove(kind)
+            self.kinds.append(kind)
         return structure, leaves, parts, kind
+
+    # ---- Comparison with what a captured step has built in ----
+
+    def _unchanged(self, kinds: list[Kind]) -> Kind | None:
+        """Returns the first of the kinds for which everything is the same that its captures read."""
+        for kind in kinds:
+            if kind.watch is None or kind.watch.is_unchanged():
+                return kind
+        for kind in kinds:
+            now = kind.watch.again()
+            if next(now.changes(kind.watch), None) is None:
+                kind.watch = now
+                return kind
+        return None
+
+    def _unchanged_step(self, kinds: list[Kind], structure: Structure, leaves: list[Any], parts: Parts) -> Kind | None:
+        """Captures the step's first part anew, since something has changed that captures read. Returns the first of the kinds that
+        has the same calls; else a new kind, with this capture; None without kinds."""
+        if not kinds:
+            return None
+        leaves, weight = self._part(leaves, parts, 0), self._weight(parts, 0)
+        place = place_of(leaves, weight)
+        with measure.preparing, generators_kept():
+            capture = self._traced(structure, leaves, place)
+            for kind in kinds:
+                if self._is_same(kind, place, capture):
+                    kind.changes += 1
+                    self._take(kind, place, capture)
+                    return kind
+            check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
+        kind = Kind(kinds[0].key, self._signature())
+        kind.traced[place] = capture
+        self.kinds.append(kind)
+        return kind
+
+    def _take(self, kind: Kind, place: Place, capture: Capture) -> None:
+        """Takes a capture, which has the calls of the kind's step."""
+        counters = {left.place: left.step for left in kind.left.get(place, ())}
+        for left in capture.left:
+            left.step = left.step or counters.get(left.place)
+        kind.reads.add(capture.reads)
+        kind.look(Watch(self.model, self.loss_fn, kind.reads))
+        kind.compared[place] = kind.changes
+        kind.left[place] = capture.left
+
+    def _is_same(self, kind: Kind, place: Place, capture: Capture) -> bool:
+        """Returns whether a capture has the calls that the kind's step has at a place."""
+        found = kind.find(place)
+        if found is None or len(capture.outside) != len(self.outside):
+            return False
+        steps, vector = found
+        if steps.given:
+            vector = steps.with_numbers(vector, place.numbers)
+        graph = steps.template.at(vector)
+        if len(graph.calls) != len(capture.graph.calls):
+            return False
+        try:
+            steps.correct(capture.graph)
+        except measure.FakeIsWrong:
+            return False
+        return same_calls(graph, capture.graph)
+
+    def _compare_again(self, kind: Kind, structure: Structure, leaves: list[Any], weight: float | int) -> None:
+        """Captures a step anew that was captured before. Raises CannotTrace if it has other calls, though nothing changed that it read."""
+        place = place_of(leaves, weight)
+        if kind.find(place) is None or not kind.is_current(place):
+            return
+        with measure.preparing, generators_kept():
+            capture = self._traced(structure, leaves, place)
+            if self._is_same(kind, place, capture):
+                self._take(kind, place, capture)
+                return
+            steps, vector = kind.find(place)
+            new = self._traced(structure, leaves, place, lines=True).graph
+        self._forget(kind)
+        self.kinds.remove(kind)
+        raise CannotTrace(difference(steps.template.at(vector), new))
 
     def _trains(self) -> tuple[bool, ...]:
         return tuple(p.requires_grad for p in self.parameters)
@@ -221,6 +300,9 @@ class CompiledStep:
                 self.bound.pop(key).close()
 
     def _run_alone(self, structure: Structure, leaves: list[Any], parts: Parts, kind: Kind, after: Any) -> Any:
+        kind.runs += 1
+        if kind.runs > 1 and kind.runs & (kind.runs - 1) == 0:  # steps 2, 4, 8, ...
+            self._compare_again(kind, structure, self._part(leaves, parts, 0), self._weight(parts, 0))
         readies = self._readies(structure, leaves, parts, kind)
         steps = readies[0].steps
         self.last = readies[0]
@@ -236,6 +318,7 @@ class CompiledStep:
                 self.updater.after_step()
             for ready, values in zip(readies, self.results, strict=True):
                 leave_behind(ready.left, values)
+                kind.watch.left(ready.left)
         self._tell(readies[0])
         return result
 
@@ -299,6 +382,8 @@ class CompiledStep:
         place = place_of(leaves, weight)
         keys = (id(kind), place.free()), (id(kind), place)
         key = keys[0] if keys[0] in self.bound else keys[1]
+        if not kind.is_current(place):
+            self._bring_up(kind, structure, leaves, place)
         ready = self.bound.get(key)
         if ready is None:
             with measure.preparing, generators_kept():
@@ -308,11 +393,40 @@ class CompiledStep:
                     found = kind.find(place)
                 key = keys[0] if found[0].given else keys[1]
                 self.bound[key] = ready = found[0].ready(found[1])
-                ready.left = kind.left.get(place, found[0].left)
             while len(self.bound) > 2 and sum(len(r.program.order) for r in self.bound.values()) > MOST_ROWS:
                 self.bound.pop(next(iter(self.bound))).close()
         self.bound.move_to_end(key)
+        ready.left = kind.left.get(place, ready.steps.left)
         return ready
+
+    def _bring_up(self, kind: Kind, structure: Structure, leaves: list[Any], place: Place) -> None:
+        """Compares the step at a place with a new capture, since something has changed that was seen to change nothing at another place.
+        If it has other calls, the kind's captures are forgotten."""
+        if kind.find(place) is None:
+            kind.compared[place] = kind.changes
+            return
+        with measure.preparing, generators_kept():
+            capture = self._traced(structure, leaves, place)
+            if not self._is_same(kind, place, capture):
+                check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
+                self._forget(kind)
+                kind.clear()
+                kind.traced[place] = capture
+            kind.compared[place] = kind.changes
+
+    def _traced(self, structure: Structure, leaves: list[Any], place: Place, lines: bool = False) -> Capture:
+        with shown(f"capturing the step of {self.name}"):
+            return trace_step(self.model, self.loss_fn, structure, leaves, **self._options(place), lines=lines)
+
+    def _options(self, place: Place) -> dict[str, Any]:
+        return {
+            "weight": place.weight,
+            "cut": self.cut,
+            "clip_norm": None if self.cut or self.updater.hooked else self.clip_norm,
+            "chunk_head": self.chunk_head,
+            "outside": self.outside,
+            "trained": set(self.updater.groups()),
+        }
 
     def _capture(self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool) -> None:
         try:
@@ -324,31 +438,26 @@ class CompiledStep:
             self._capture(structure, leaves, kind, place, prepared)
 
     def _captured(self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool) -> None:
-        cut = self.micro_batches > 1
-        options = {
-            "weight": place.weight,
-            "cut": cut,
-            "clip_norm": None if cut or self.updater.hooked else self.clip_norm,
-            "chunk_head": self.chunk_head,
-            "outside": self.outside,
-            "trained": set(self.updater.groups()),
-        }
-        with shown(f"capturing the step of {self.name}"):
-            capture = checked_trace(self.model, self.loss_fn, structure, leaves, **options)
+        capture = kind.traced.pop(place, None)
+        if capture is None:
+            capture = self._traced(structure, leaves, place)
+            check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
         self._take_outside(capture, kind)
-        options["outside"] = self.outside
         skeleton = numbers_of(capture.graph).skeleton
         steps = kind.steps.get(skeleton)
         if steps is None:
-            steps = kind.steps[skeleton] = Steps(self, capture, cut, place.numbers)
+            steps = kind.steps[skeleton] = Steps(self, capture, self.cut, place.numbers)
             vector = steps.numbers.vector
         else:
             steps.correct(capture.graph)
             vector = numbers_of(capture.graph).vector
         kind.add(place, steps, vector)
-        kind.left[place] = capture.left
+        first = kind.watch is None
+        self._take(kind, place, capture)
+        if first:
+            self._tell_kinds(kind)
         if place.numbers and not steps.given and steps not in kind.unproven:
-            self._prove_numbers(structure, leaves, kind, steps, place.free(), options)
+            self._prove_numbers(structure, leaves, kind, steps, place.free(), self._options(place))
         capture.graph.strip()
         gc.collect(1)  # traced graphs are cycles of objects
         if not prepared:
@@ -359,15 +468,14 @@ class CompiledStep:
         if len(capture.outside) == len(self.outside):
             return
         self.outside = capture.outside
-        for other in self.kinds.values():
+        for other in self.kinds:
             self._forget(other)
             other.clear()
         self._look()
         kind.signature = self._signature()
-        keys = [(key, other) for key, other in self.kinds.items() if other is kind]
-        self.kinds.clear()
-        for (form, leaves, _, *rest), _ in keys:
-            self.kinds[(form, leaves, self._trains(), *rest)] = kind
+        form, leaves, _, *rest = kind.key
+        kind.key = form, leaves, self._trains(), *rest
+        self.kinds = [kind]
 
     def _prove_numbers(
         self, structure: Structure, leaves: list[Any], kind: Kind, steps: Steps, here: Place, options: dict[str, Any]
@@ -470,6 +578,7 @@ class CompiledStep:
     def _look(self) -> None:
         """Reads the model's tensors. Unbinds all steps if an address has changed. Raises CannotTrace for tensors without memory."""
         outside = [[(x.name, x.tensor()) for x in self.outside if x.buffer == buffer] for buffer in (False, True)]
+        refuse_hooks((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
         named, _ = plain_named([*self.model.named_parameters(), *outside[0]])
         named_buffers, _ = plain_named([*self.model.named_buffers(), *outside[1]])
         for name, t in (*named, *named_buffers):
@@ -534,10 +643,11 @@ class CompiledStep:
         )
 
     def _tell_kinds(self, kind: Kind) -> None:
-        if len(self.kinds) != TOLD_AFTER:
+        if len(self.kinds) != TOLD_AFTER + 1:
             return
-        last = next(reversed(self.kinds.values()))
-        what = next(changed(last.settings, kind.settings), "the structure of the batch, or a setting of PyTorch")
+        last = next((other for other in reversed(self.kinds[:-1]) if other.key == kind.key and other.watch), None)
+        changes = kind.watch.changes(last.watch) if last is not None else iter(())
+        _, what = next(changes, (None, "the structure of the batch, or a setting of PyTorch"))
         warnings.warn(
             f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a constant of the captured step has changed: {what}; give numbers that "
             "change to loss_fn as tensors in the batch: then they are inputs",

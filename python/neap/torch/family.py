@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .graph import Call, Graph, View
+from .graph import Call, Graph, View, user_line
 
 NUMBERS = (int, float, bool)
 MOST_HASHED = 1 << 20  # bytes of the largest constant whose content is compared
@@ -66,10 +66,12 @@ class Numbers:
         return Numbers(hashlib.sha256(repr(rest).encode()).hexdigest(), vector)
 
 
-def numbers_of(graph: Graph) -> Numbers:
+def numbers_of(graph: Graph, constants: bool = True) -> Numbers:
+    """constants: whether the skeleton has their content."""
     numbers: list[Any] = [s.bytes for s in graph.storages]
     rest: list[Any] = [
-        (s.role, s.device, s.source if s.role != "constant" else content(s.source)) for s in graph.storages
+        (s.role, s.device, s.source if s.role != "constant" else constants and content(s.source))
+        for s in graph.storages
     ]
     rest += [(t.storage, t.version) for t in graph.tensors]
     for call in graph.calls:
@@ -79,6 +81,47 @@ def numbers_of(graph: Graph) -> Numbers:
         divide((call.args, call.kwargs, call.results), numbers, rest)
     divide((graph.inputs, graph.outputs), numbers, rest)
     return Numbers.of(rest, numbers)
+
+
+def same_calls(a: Graph, b: Graph) -> bool:
+    """Returns whether two captures are one step: the same calls with the same numbers, and constants that are one memory or equal."""
+    one, other = numbers_of(a, False), numbers_of(b, False)
+    if one.skeleton != other.skeleton or not _same(one.vector, other.vector):
+        return False
+    pairs = [(x.source, y.source) for x, y in zip(a.storages, b.storages, strict=True) if x.role == "constant"]
+    return all(map(_same_constant, *zip(*pairs, strict=True))) if pairs else True
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    if type(a) is not torch.Tensor or type(b) is not torch.Tensor:
+        return a is b or content(a) == content(b)
+    one, other = a.untyped_storage(), b.untyped_storage()
+    if one._cdata == other._cdata:
+        return True
+    bytes_of = lambda s: torch.empty(0, dtype=torch.uint8, device=s.device).set_(s)  # noqa: E731
+    with torch.utils._python_dispatch._disable_current_modes():
+        return (
+            one.nbytes() == other.nbytes()
+            and one.device == other.device
+            and torch.equal(bytes_of(one), bytes_of(other))
+        )
+
+
+def difference(old: Graph, new: Graph) -> str:
+    """Returns a message about the first call that a new capture (with lines) has otherwise than an old one."""
+
+    def told(graph: Graph, i: int) -> str:
+        return f"{graph.calls[i].target}{graph.calls[i].args}" if i < len(graph.calls) else "no call"
+
+    count = max(len(old.calls), len(new.calls))
+    i = next((i for i in range(count) if told(old, i) != told(new, i)), count)
+    node = new.calls[i].node if i < len(new.calls) else None
+    line = user_line(node) if node is not None and node.meta.get("stack_trace") else "loss_fn"
+    what = f"{told(new, i)}, in place of {told(old, i)}" if i < count else "another constant"
+    return (
+        f"{line}: the step now computes otherwise than it was captured ({what}), though no object was seen to change that its code reads (a file, a "
+        "clock, a generator of its own): give what changes to loss_fn with the batch. The next call captures the step as it is then. Nothing was changed."
+    )
 
 
 class Filler:
@@ -175,7 +218,9 @@ def places_of(points: list[tuple[tuple[Any, ...], list[Any]]], plain: set[int]) 
 
 
 def _same(a: Any, b: Any) -> bool:
-    return all(type(x) is type(y) and (x == y or (x != x and y != y)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        type(x) is type(y) and (x == y or (x != x and y != y)) for x, y in zip(a, b, strict=False)
+    )
 
 
 # ---- Between captured lengths ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from .batch import is_number
 from .captured import Steps
 from .family import Fit, Shapes, between, moving
-from .held import Item
+from .reads import Reads
 from .swap import Left
+from .watch import ENOUGH, Watch
 
 ATTENTION_KERNELS = (  # the kernels that scaled_dot_product_attention may choose
     torch.backends.cuda.flash_sdp_enabled,
@@ -36,10 +38,18 @@ class Place:
 
 
 class Kind:
-    """Batches that differ in their shapes only."""
+    """Batches that differ in their shapes only, while what the captured code read from Python is the same."""
 
-    def __init__(self, signature: list[Any], settings: list[Item]):
-        self.signature, self.settings = signature, settings
+    def __init__(self, key: Any, signature: list[Any]):
+        self.key, self.signature = key, signature
+        self.reads = Reads()  # of all captures
+        self.watch: Watch | None = None  # of what they read; None before the first
+        self.runs = 0
+        self.traced: dict[Place, Any] = {}  # captures that were compared with those of other kinds, and are this one's
+        # How often something that is watched changed while the capture at one place stayed the same, and as of which of these
+        # a capture at a place was compared.
+        self.changes, self.compared = 0, {}
+        self.changed_often: collections.Counter[Any] = collections.Counter()  # slots of libraries
         self.steps: dict[str, Steps] = {}  # by skeleton
         self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
         self.left: dict[Place, list[Left]] = {}  # what a captured step leaves behind in the user's objects
@@ -49,8 +59,19 @@ class Kind:
 
     def clear(self) -> None:
         """Forgets all captures."""
-        for held_here in (self.steps, self.captured, self.left, self.fits, self.unproven):
+        for held_here in (self.steps, self.captured, self.left, self.fits, self.unproven, self.traced, self.compared):
             held_here.clear()
+
+    def look(self, watch: Watch) -> None:
+        """Takes what is there now for what captures read. After ENOUGH changes that no capture showed, slots of libraries are not watched."""
+        if self.watch is not None:
+            self.changed_often.update(p for p, _ in watch.changes(self.watch) if p in watch.in_libraries)
+            self.reads.ignored |= {p for p, times in self.changed_often.items() if times >= ENOUGH}
+        self.watch = watch
+
+    def is_current(self, place: Place) -> bool:
+        """Returns whether the capture at a place was made or compared since something changed last."""
+        return not self.changes or self.changes in (self.compared.get(place.free()), self.compared.get(place))
 
     def add(self, place: Place, steps: Steps, vector: list[Any]) -> None:
         """Adds a capture. vector: the numbers of its calls."""

@@ -1,21 +1,15 @@
-"""The user's objects while a step is captured: other tensors take the place of their own, and everything is put back afterwards.
-
-A *holder* is an object that holds others and can be changed: the attributes of a module or an object, a dict, a list, a variable
-of a closure, the globals that functions name. A *slot* is a holder and a key of it."""
+"""The user's objects while a step is captured: other tensors take the place of their own, and everything is put back afterwards."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import copyreg
 import dataclasses
-import functools
 import random
-import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -25,110 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .batch import Structure
-from .graph import PACKAGES, CannotTrace
+from .graph import CannotTrace
+from .holders import BY_POSITION, DEPTH, LEAVES, MOST, NONE, SIMPLE, WAYS, Globals, Items, Walk, inside_of, name_of
 
-SIMPLE = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device)
-LEAVES = (*SIMPLE, torch.Tensor, type, types.ModuleType)  # what holds nothing
-DEPTH = 5  # of holders inside each other
-MOST = 2000  # items of a holder that are looked into
-LARGEST = 100_000  # items of a holder that is looked into
-OPEN = {"types", "collections", "argparse"}  # modules of Python whose objects hold the user's
-# Packages whose objects are not looked into: these hold nothing of the user's, or other threads change them.
-CLOSED = {
-    "torch", "neap", "numpy", "builtins", "abc", "enum", "typing", "threading", "logging", "weakref", "multiprocessing", "concurrent", "queue",
-    "asyncio", "io", "_io",
-}  # fmt: skip
-NONE = object()  # no value
 MORE, WHOLE = object(), object()  # keys of changes: items at the end of a list; all items
-
-Items = list[tuple[Any, Any]]  # (key, value)
-
-
-# ---- Holders ----
-
-
-class Globals:
-    """The globals that functions name."""
-
-    def __init__(self, values: dict[str, Any]):
-        self.values, self.names = values, set()
-
-    def items(self) -> Items:
-        return [(name, self.values[name]) for name in sorted(self.names) if name in self.values]
-
-    def fill(self, items: Items) -> None:
-        for name in self.names - dict(items).keys():
-            self.values.pop(name, None)
-        self.values.update(items)
-
-
-class ClassAttributes:
-    """The attributes of a user's class that are neither functions nor other descriptors."""
-
-    def __init__(self, kind: type):
-        self.kind = kind
-
-    def items(self) -> Items:
-        return [
-            (k, x)
-            for k, x in vars(self.kind).items()
-            if not k.startswith(("__", "_abc_")) and not hasattr(x, "__get__")
-        ]
-
-    def fill(self, items: Items) -> None:
-        for key in dict(self.items()).keys() - dict(items).keys():
-            delattr(self.kind, key)
-        for key, value in items:
-            if vars(self.kind).get(key, NONE) is not value:
-                setattr(self.kind, key, value)
-
-
-def _fill_dict(target: dict[Any, Any], items: Items) -> None:
-    if [key for key, _ in items] != list(target):  # else it stays whole for other threads
-        target.clear()
-    target.update(items)
-
-
-def _fill_list(target: Any, items: Items) -> None:
-    target.clear()
-    target.extend(value for _, value in items)
-
-
-def _fill_set(target: set[Any], items: Items) -> None:
-    target.clear()
-    target.update(value for _, value in items)
-
-
-def _cell_items(cell: types.CellType) -> Items:
-    try:
-        return [("", cell.cell_contents)]
-    except ValueError:  # not bound yet
-        return []
-
-
-def _fill_cell(cell: types.CellType, items: Items) -> None:
-    if items:
-        cell.cell_contents = items[0][1]
-    elif _cell_items(cell):
-        del cell.cell_contents
-
-
-# Type of a holder -> its items, and a function that gives it other items. Its keys are names, or positions.
-Way = tuple[Callable[[Any], Iterable[tuple[Any, Any]]], Callable[[Any, Items], None]]
-BY_NAME: dict[type, Way] = {
-    dict: (dict.items, _fill_dict),
-    collections.OrderedDict: (collections.OrderedDict.items, _fill_dict),
-    collections.defaultdict: (dict.items, _fill_dict),
-    types.CellType: (_cell_items, _fill_cell),
-    Globals: (Globals.items, Globals.fill),
-    ClassAttributes: (ClassAttributes.items, ClassAttributes.fill),
-}
-BY_POSITION: dict[type, Way] = {
-    list: (enumerate, _fill_list),
-    collections.deque: (enumerate, _fill_list),
-    set: (enumerate, _fill_set),
-}
-WAYS = BY_NAME | BY_POSITION
 
 
 class Holder:
@@ -152,9 +46,6 @@ class Holder:
         others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
         alone = not others or isinstance(self.target, (types.CellType, Globals))
         return alone or self.in_module or any(bears_fake(x, 2) for _, x in self.items())
-
-    def name_of(self, key: Any) -> str:
-        return f"{self.name}.{key}".strip(".") if isinstance(key, str) else self.name or "an attribute"
 
 
 def _same(a: Items, b: Items) -> bool:
@@ -183,7 +74,7 @@ def _changes(holder: Holder) -> Iterator[Change]:
     old, new = dict(before), dict(after)
     for key in [*new, *(key for key in old if key not in new)]:
         if new.get(key, NONE) is not old.get(key, NONE):
-            yield Change(holder.name_of(key), holder.target, key, new.get(key, NONE), old.get(key, NONE))
+            yield Change(name_of(holder.name, key), holder.target, key, new.get(key, NONE), old.get(key, NONE))
 
 
 # ---- Slots outside the model ----
@@ -220,110 +111,19 @@ def bears_fake(x: Any, depth: int = DEPTH) -> bool:
     return any(bears_fake(y, depth - 1) for y in inside)
 
 
-class Kept:
+class Kept(Walk):
     """All holders of a model and a loss function, as they were found. `swap` puts tensors into them, `put_back` restores them."""
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any]):
         self.holders: list[Holder] = []
-        self.known: set[int] = set()
-        self.globals: dict[int, Globals] = {}
-        self.classes: set[type] = set()
-        self.kinds: list[tuple[nn.Module, type]] = []
-        self.others: list[tuple[str, nn.Module]] = []  # modules that are not the model's
-        self.seen: set[int] = set()  # what was found in objects of libraries
-        self.in_module, self.in_library = False, False  # where the walk is
         self.real: dict[int, torch.Tensor] = {}  # id of a tensor that was put in -> the user's own
-        modules = list(model.named_modules())
-        self.known.update(id(m) for _, m in modules)
-        for name, module in modules:
-            self._module(name, module)
-        self._take("loss_fn", loss_fn, DEPTH)
-        for names in self.globals.values():
-            self.holders.append(Holder("", names))
+        super().__init__(model, loss_fn)
 
-    # ---- Finding ----
-
-    def _module(self, name: str, module: nn.Module) -> None:
-        before = self.in_module, self.in_library
-        self.in_module, self.in_library = True, False
-        self.kinds.append((module, type(module)))
-        self._holder(name, vars(module), DEPTH)
-        self.in_module = False
-        self._class(type(module), DEPTH)
-        self.in_module, self.in_library = before
-
-    def _class(self, kind: type, depth: int) -> None:
-        for base in [k for k in kind.__mro__ if k not in self.classes]:
-            self.classes.add(base)
-            if _is_library(base.__module__, ""):
-                continue
-            self._holder(base.__name__, ClassAttributes(base), depth)
-            for value in vars(base).values():
-                if isinstance(value, (types.FunctionType, staticmethod, classmethod)):
-                    self._take(base.__name__, getattr(value, "__func__", value), depth)
-
-    def _holder(self, name: str, target: Any, depth: int) -> None:
+    def holder(self, name: str, target: Any, owner: Any) -> Items:
         holder = Holder(name, target, self.in_module)
         if not self.in_library:
-            self.known.add(id(target))
             self.holders.append(holder)
-        for key, value in holder.found[:MOST]:
-            self._take(holder.name_of(key) if type(target) in BY_NAME else name, value, depth - 1)
-
-    def _take(self, name: str, x: Any, depth: int) -> None:
-        if depth < 0 or id(x) in self.known or isinstance(x, LEAVES) or (self.in_library and id(x) in self.seen):
-            return
-        (self.seen if self.in_library else self.known).add(id(x))
-        if type(x) in WAYS:
-            if not isinstance(x, Sized) or len(x) <= LARGEST:
-                self._holder(name, x, depth)
-            return
-        if isinstance(x, nn.Module):
-            self.known.add(id(x))
-            new = [
-                (f"{name}.{part}".strip("."), m) for part, m in x.named_modules() if m is x or id(m) not in self.known
-            ]
-            self.known.update(id(m) for _, m in new)
-            self.others += new
-            for where, module in new:
-                self._module(where, module)
-        elif isinstance(x, (tuple, frozenset)):
-            for value in list(x)[:MOST]:
-                self._take(name, value, depth - 1)
-        elif isinstance(x, functools.partial):
-            for value in (x.func, x.args, x.keywords):
-                self._take(name, value, depth - 1)
-        elif isinstance(x, types.MethodType):
-            if isinstance(x.__self__, type):
-                self._class(x.__self__, depth)
-            self._take(name, x.__self__, depth)
-            self._take(name, x.__func__, depth)
-        elif isinstance(x, types.FunctionType):
-            self._function(name, x, depth)
-        elif not _is_library(type(x).__module__, "") and not isinstance(x, torch.optim.Optimizer):
-            before, self.in_library = self.in_library, self.in_library or _is_installed(type(x).__module__)
-            for key in copyreg._slotnames(type(x)):
-                self._take(f"{name}.{key}", getattr(x, key, None), depth - 1)
-            if isinstance(getattr(x, "__dict__", None), dict):
-                self._holder(name, vars(x), depth)
-            if not self.in_library:
-                self._class(type(x), depth)
-            self.in_library = before
-
-    def _function(self, name: str, f: types.FunctionType, depth: int) -> None:
-        if _is_library(f.__module__ or "", f.__code__.co_filename):
-            return
-        for variable, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=False):
-            if id(cell) not in self.known:
-                self._holder(variable, cell, depth)
-        for value in (f.__defaults__, f.__kwdefaults__, vars(f)):
-            self._take(name, value, depth - 1)
-        if "site-packages" in f.__code__.co_filename:
-            return  # assumes that a library's globals are not the user's
-        named = self.globals.setdefault(id(f.__globals__), Globals(f.__globals__))
-        for key in sorted(_names(f.__code__) - named.names):
-            named.names.add(key)
-            self._take(key, f.__globals__.get(key), depth - 1)
+        return holder.found
 
     def outside(self, taken: set[int], trained: set[int], changed: set[int]) -> list[Outside]:
         """Returns the slots of tensors that are not `taken`, each tensor once: of other modules, and of tensors that are trained or changed."""
@@ -408,6 +208,7 @@ class Left:
             tensors,
         )
         self.count = len(tensors)
+        self.step: int | float | None = None  # what each step adds to a counter
         self.was = None if tensors else change.old
         self.old = [x for x in _items(change.old) if isinstance(x, torch.Tensor)]
 
@@ -415,10 +216,30 @@ class Left:
         """Returns whether this is a setting that has another value than before: numbers, texts, or containers of them."""
         return not self.count and (self.key is MORE or not _equal(self.was, self.value([])))
 
+    @property
+    def place(self) -> tuple[int, Any]:
+        """What is changed: the object of the user's, and the key."""
+        return id(inside_of(self.target)), self.key
+
+    def is_again(self, first: Left | None) -> bool:
+        """Returns whether this change of a second run repeats that of the first: it appends the same, or adds the same number, which
+        `first.step` then is."""
+        if first is None:
+            return False
+        if self.key is MORE:
+            return _equal(self.value([]), first.value([]))
+        values = first.was, first.value([]), self.value([])
+        if any(type(x) not in (int, float) for x in values) or values[2] - values[1] != values[1] - values[0]:
+            return False
+        first.step = values[1] - values[0]
+        return True
+
     def make(self, tensors: list[torch.Tensor]) -> None:
         """Makes the change."""
         read, fill = WAYS[type(self.target)]
         value, items = self.value(tensors), list(read(self.target))
+        if self.step is not None:
+            value = next((x for key, x in items if key == self.key), 0) + self.step
         if self.key is MORE or self.key is WHOLE:
             items = [*(items if self.key is MORE else ()), *enumerate(value)]
         else:
@@ -458,27 +279,6 @@ def _left(change: Change, structure: Structure, leaves: list[Any]) -> Left:
 
 # Tensors that steps have left behind. What they are is no setting of a step.
 behind = WeakIdKeyDictionary()
-
-
-def _is_library(module: str, filename: str) -> bool:
-    return module.partition(".")[0] in CLOSED or any(root in filename for root in PACKAGES if root != "<")
-
-
-@functools.cache
-def _is_installed(module: str) -> bool:
-    """Returns whether a module is Python's own or of an installed library."""
-    root = module.partition(".")[0]
-    file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return (
-        root not in OPEN
-        and (root in sys.stdlib_module_names or "site-packages" in file or "dist-packages" in file)
-        and root != "__main__"
-    )
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """Returns the names of globals and attributes in a function and in those inside it."""
-    return {*code.co_names, *(name for c in code.co_consts if isinstance(c, types.CodeType) for name in _names(c))}
 
 
 # ---- Random generators ----

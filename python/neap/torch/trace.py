@@ -7,7 +7,7 @@ import dataclasses
 import random
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from . import eager_formulas, measure
 from .batch import Structure, Sum
+from .family import same_calls
 from .graph import (
     PACKAGES,
     CannotTrace,
@@ -35,7 +36,8 @@ from .graph import (
 )
 from .head import chunked_head
 from .interrupts import Interrupts
-from .swap import Kept, Left, Outside
+from .reads import Reads
+from .swap import Kept, Left, Outside, bears_fake
 from .tensors import PLAIN, Tensors
 
 # Lazy conjugates and negatives, whose memory has other bits than their values, are made real.
@@ -66,6 +68,7 @@ class Capture:
     norm: View | None  # of the gradients, before clipping
     outside: list[Outside]  # slots of the last of `parameters` and `buffers`, which are not the model's
     left: list[Left]  # what each step leaves behind in the user's objects
+    reads: Reads  # the functions that ran
 
 
 def clip_coefficient(total: torch.Tensor, norm: float) -> torch.Tensor:
@@ -225,9 +228,9 @@ _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 class _Watch(torch.overrides.TorchFunctionMode):
     """Refuses changes of a tensor that no operator of a trace shows, and has functions run by eager's formulas."""
 
-    def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]]):
+    def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]], reads: Reads):
         super().__init__()
-        self.own = {id(fake): t for fake, t in own}
+        self.own, self.reads = {id(fake): t for fake, t in own}, reads
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in _RECURRENT and args[0].is_cuda and torch.backends.cudnn.is_acceptable(args[0]):
@@ -249,8 +252,12 @@ class _Watch(torch.overrides.TorchFunctionMode):
                 "check out (validate_args=False)",
             )
             return True
-        result = eager_formulas.as_eager(function, args, kwargs or {})
-        return result if result is not None else function(*args, **(kwargs or {}))
+        return self.reads.call(self._run, (function, args, kwargs or {}), {})
+
+    @staticmethod
+    def _run(function: Any, args: Any, kwargs: Any) -> Any:
+        result = eager_formulas.as_eager(function, args, kwargs)
+        return result if result is not None else function(*args, **kwargs)
 
 
 def _same_memory(a: torch.Tensor | None, b: torch.Tensor) -> bool:
@@ -363,7 +370,7 @@ def _trace(
     refuse_anomaly()
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be an nn.Module (got a {type(model).__name__})")
-    kept = Kept(model, loss_fn)
+    kept, reads = Kept(model, loss_fn), Reads()
     own = Tensors(model, kept, outside, trained, changed)
     tensors = [t for _, t in own.all()] + [x for x in leaves if isinstance(x, torch.Tensor)]
     _refuse(model, [own.parameters[i] for i in own.may_train()], tensors)
@@ -388,7 +395,9 @@ def _trace(
         pairs = [(fake, t) for fake, (_, t) in zip((*ps, *bs), own.all(), strict=True)]
         arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
         kept.swap(instead)
-        with _plain_checkpoints(), _cached_casts(), _staying(), chunked_head(model, chunk_head), _Watch(pairs):
+        with (
+            _plain_checkpoints(), _cached_casts(), _staying(), chunked_head(model, chunk_head), _Watch(pairs, reads), reads.watching()
+        ):  # fmt: skip
             loss, extras = split(loss_fn(model, *arguments, **named_arguments))
         replaced = own.replaced_buffer(model, instead)
         if replaced is not None:
@@ -410,7 +419,10 @@ def _trace(
             raise TypeError("the loss depends on no parameter that requires a gradient")
         for i in trainable:
             ps[i].register_hook(lambda _, i=i: completed.append(i))
-        with torch._C._DisableAutocast():  # the usual loop has autocast around the forward pass only
+        with (
+            torch._C._DisableAutocast(),
+            reads.watching(reads.run_in_backward(model)),
+        ):  # the usual loop has autocast around the forward pass only
             gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
         for i, g in zip(trainable, gradients, strict=True):
             if g is not None and g.layout != torch.strided:
@@ -453,6 +465,7 @@ def _trace(
                 mode.allow_non_fake_inputs = mode_before
                 for p in fakes:
                     p.requires_grad_(False)
+                reads.forget(bears_fake)
     for (name, t), before, now in zip(own.all(), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
         if before != now:
             raise CannotTrace(
@@ -493,7 +506,7 @@ def _trace(
     return Capture(
         graph, parameters, own.buffers, trainable, found["extras"] if found["has_extras"] else None, outputs[0],
         outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)], list(dict.fromkeys(completed)),
-        *((None, None) if clip_norm is None else outputs[-2:]), own.slots, found["left"],
+        *((None, None) if clip_norm is None else outputs[-2:]), own.slots, found["left"], reads,
     )  # fmt: skip
 
 
@@ -575,27 +588,29 @@ def _drawn_alone(mode: FakeTensorMode) -> Iterator[None]:
         numpy.random.set_state(before_numpy)
 
 
-def checked_trace(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
-    """As trace_step. Settings that the forward pass changes once (a cached length) are among what the step leaves behind. Raises
-    CannotTrace for those that change in each step (a counter), which a captured step cannot repeat."""
-    capture = trace_step(model, loss_fn, *args, **options)
+def check_left(capture: Capture, model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Finds which changes by the forward pass each step makes: what it changes once (a cached length), appends to a list, or adds to a
+    counter is left behind. Raises CannotTrace for what else changes in each step, which a captured step cannot repeat."""
     if not any(left.moves() for left in capture.left):
-        return capture
+        return
     kept = Kept(model, loss_fn)
     try:
         for left in capture.left:
             if not left.count:
                 left.make([])
         again = trace_step(model, loss_fn, *args, **options)
-        moving = next((left.name for left in again.left if left.moves()), None)
-        if moving is not None:
-            raise CannotTrace(
-                f"{moving} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
-                "place, or pass it to loss_fn with the batch"
-            )
-        return capture
     finally:
         kept.put_back()
+    first = {left.place: left for left in capture.left}
+    moving = [left for left in again.left if left.moves()]
+    wrong = [left for left in moving if not left.is_again(first.get(left.place))]
+    if moving and not wrong and not same_calls(capture.graph, again.graph):
+        wrong = moving
+    if wrong:
+        raise CannotTrace(
+            f"{wrong[0].name} changes each time loss_fn runs, which a captured step cannot repeat; keep it in a buffer and change that in "
+            "place, or pass it to loss_fn with the batch"
+        )
 
 
 def trace_aside(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture | None:
@@ -639,6 +654,15 @@ def _in_order_of(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tenso
     )
 
 
+def refuse_hooks(parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Raises CannotTrace for a parameter with a gradient hook."""
+    for name, p in parameters:
+        if p._backward_hooks:
+            raise CannotTrace(
+                f"parameter {name} has a gradient hook, which a compiled step would not call; remove the hook"
+            )
+
+
 def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensors: list[torch.Tensor]) -> None:
     devices = {t.device for t in tensors if t.device.type != "meta"}
     if len(devices) > 1:
@@ -650,11 +674,7 @@ def _refuse(model: nn.Module, parameters: list[tuple[str, torch.Tensor]], tensor
             raise CannotTrace(
                 "a nested tensor cannot be planned, since its sizes depend on data: pad it (x.to_padded_tensor(0)) and pass a mask"
             )
-    for name, p in parameters:
-        if p._backward_hooks:
-            raise CannotTrace(
-                f"parameter {name} has a gradient hook, which a compiled step would not call; remove the hook"
-            )
+    refuse_hooks(parameters)
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
             raise CannotTrace(

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .allocator import Counted
-from .held import SIMPLE
+from .holders import SIMPLE
 from .measure import aligned, forked_draws, preparing
 
 STEPS = 12

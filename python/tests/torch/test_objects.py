@@ -390,15 +390,6 @@ def made_anew(model):
     return run
 
 
-def counted(model):
-    def run(m, x):
-        counts["calls"] += 1
-        return m.layer(x)
-
-    counts = {"calls": 0}
-    return run
-
-
 class Counting(object_cases.Net):
     calls = 0
 
@@ -424,7 +415,6 @@ def in_a_tuple(model):
     [
         (carried, "state is a tensor that each step reads and replaces.*register it as a buffer"),
         (made_anew, "more is made in the forward pass; run the model once"),
-        (counted, "changes each time loss_fn runs"),
         (counted_by_the_class, "Counting.calls changes each time loss_fn runs"),
         (in_a_tuple, "exists before the step, and that is neither in the model.*register_buffer"),
     ],

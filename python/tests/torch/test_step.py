@@ -206,7 +206,7 @@ def test_shapes_that_change(small):
         b.step()
         b.zero_grad()
         assert torch.equal(loss, expected.detach())
-    (kind,) = step.kinds.values()
+    (kind,) = step.kinds
     assert len(kind.captured) == 3  # one capture a shape
     assert helpers.differing(helpers.state(model, a), helpers.state(other, b)) == []
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..held import SIMPLE
+from ..holders import SIMPLE
 from ..memory import Memory
 from ..updates import unwrapped
 from .step import COUNT, BatchesStep, TrainersLoss, Unsteady, mask_facts, masks_as_eager
@@ -147,12 +147,11 @@ class Attached:
         step = self._compiled(model)
         prepared = [trainer._prepare_inputs(x) for x in batches]
         facts = [mask_facts(x) for x in prepared]
-        self.loss.settings = self._settings()
         named = {} if number is None else {COUNT: number}
         weight = 1 if self._is_scaled(number) else trainer.current_gradient_accumulation_steps
         # Micro-batches must have one kind: if one has padding, all have masks.
         self.facts = all(full for full, _ in facts), any(packed for _, packed in facts)
-        self.loss.settings["masks"] = self.facts
+        self.loss.set(self._settings(), self.facts)
         extras = step.run([(x,) for x in prepared], weight, **named)
         for batch, extra in zip(prepared, extras, strict=True):
             self.loss.after(model, dict(batch), extra, **named)

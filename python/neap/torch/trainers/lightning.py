@@ -225,7 +225,7 @@ class LightningBudget(pl.Callback):
                 **clip,
                 **self.options,
             )
-        self.loss.settings = {"masks": self._facts(batch)}
+        self.loss.set({}, self._facts(batch))
         (extra,) = self.step.run([(batch,)], weight, begins=begins, ends=ends)
         self._log(extra["logs"])
         for name, values in zip(extra["appended"].make, extra["appended"].tensors, strict=True):

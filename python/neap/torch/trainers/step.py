@@ -204,7 +204,7 @@ class Unsteady:
 
 
 class TrainersLoss:
-    """The loss function of a trainer. `settings` are the constants of a captured step; nothing else of the trainer is compared.
+    """The loss function of a trainer. `settings` are watched as constants of a captured step, beside what the user's own code reads.
 
     Code that reads numbers from tensors (`.item()`, `if count > 0`) after the loss is known, as metrics do, is not captured: it runs
     after each step, on the outputs of modules in that step (`after`). If it reads a number before, the step is refused."""
@@ -215,6 +215,13 @@ class TrainersLoss:
         """compute(model, batch, **named): returns the loss. eagerly(): returns a context, which is entered while it is captured."""
         self.compute, self.eagerly = compute, eagerly
         self.settings: dict[str, Any] = {}
+
+    def set(self, settings: dict[str, Any], facts: tuple[bool, bool]) -> None:
+        """Sets numbers and texts of the trainer, and facts of the batch's masks (mask_facts)."""
+        settings = settings | {"masks are full": facts[0], "rows are packed": facts[1]}
+        if list(settings) != list(self.settings):
+            self.settings.clear()
+        self.settings.update(settings)
 
     def __call__(self, model: nn.Module, batch: Any, **named: Any) -> tuple[torch.Tensor, dict[str, Any]]:
         outputs: list[Any] = []

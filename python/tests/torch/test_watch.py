@@ -1,0 +1,533 @@
+"""What a captured step has built in from Python: whatever changes between steps, a step computes what eager's does, or is refused by name."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import dataclasses
+import functools
+import os
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import neap
+import neap.torch
+
+NUMBER, DICT, LIST, NAMESPACE = 1.0, {"scale": 1.0}, [1.0], types.SimpleNamespace(scale=1.0)
+ARRAY, TENSOR = np.ones(4), torch.ones(4)
+MODULE = types.ModuleType("settings_of_a_user")
+MODULE.scale, MODULE.inner = 1.0, {"scale": 1.0}
+
+
+@dataclasses.dataclass
+class Settings:
+    scale: float = 1.0
+    names: list = dataclasses.field(default_factory=lambda: [1.0])
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self):
+        self.scale = 1.0
+
+
+OBJECT, SLOTTED = Settings(), Slotted()
+
+
+class Net(nn.Module):
+    scale = 1.0  # of the class
+    table = {"scale": 1.0}
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.drop, self.last = nn.Linear(4, 4), nn.Dropout(0.0), nn.Linear(4, 4)
+        self.config, self.own = {"scale": [1.0]}, 1.0
+        self.run = None
+
+    def forward(self, x):
+        h = self.drop(torch.tanh(self.first(x)))
+        if self.run is not None:
+            h = self.run(self, h)
+        return self.last(h)
+
+
+def with_class_attribute(value):
+    Net.scale = value
+
+
+def with_class_table(value):
+    Net.table["scale"] = value
+
+
+def with_number(value):
+    globals()["NUMBER"] = value
+
+
+def with_new_dict(value):
+    globals()["DICT"] = {"scale": value}
+
+
+def patched(value):
+    Net.extra = lambda self, h: h * value
+
+
+def helper(h):
+    return h * NUMBER
+
+
+# name -> (run(model, h) inside the forward pass, set(model, value)); each is tried inside the forward pass and in loss_fn.
+SETTINGS = {
+    "a global number": (lambda m, h: h * NUMBER, lambda m, v: with_number(v)),
+    "a global of a helper": (lambda m, h: helper(h), lambda m, v: with_number(v)),
+    "a global dict": (lambda m, h: h * DICT["scale"], lambda m, v: DICT.update(scale=v)),
+    "a new global dict": (lambda m, h: h * DICT["scale"], lambda m, v: with_new_dict(v)),
+    "a global list": (lambda m, h: h * LIST[-1], lambda m, v: LIST.append(v)),
+    "a namespace": (lambda m, h: h * NAMESPACE.scale, lambda m, v: setattr(NAMESPACE, "scale", v)),
+    "an object": (lambda m, h: h * OBJECT.scale, lambda m, v: setattr(OBJECT, "scale", v)),
+    "a list of an object": (lambda m, h: h * OBJECT.names[0], lambda m, v: OBJECT.names.__setitem__(0, v)),
+    "an object with slots": (lambda m, h: h * SLOTTED.scale, lambda m, v: setattr(SLOTTED, "scale", v)),
+    "an array": (lambda m, h: h * torch.tensor(ARRAY, dtype=torch.float32), lambda m, v: ARRAY.fill(v)),
+    "an array's item": (lambda m, h: h * float(ARRAY[1]), lambda m, v: ARRAY.__setitem__(1, v)),
+    "a tensor": (lambda m, h: h * TENSOR, lambda m, v: TENSOR.fill_(v)),
+    "another tensor": (lambda m, h: h * TENSOR, lambda m, v: globals().update(TENSOR=torch.full((4,), v))),
+    "a module's attribute": (lambda m, h: h * MODULE.scale, lambda m, v: setattr(MODULE, "scale", v)),
+    "a module's dict": (lambda m, h: h * MODULE.inner["scale"], lambda m, v: MODULE.inner.update(scale=v)),
+    "the model's attribute": (lambda m, h: h * m.own, lambda m, v: setattr(m, "own", v)),
+    "the model's containers": (lambda m, h: h * m.config["scale"][0], lambda m, v: m.config["scale"].__setitem__(0, v)),
+    "getattr": (lambda m, h: h * getattr(m, "o" + "wn"), lambda m, v: setattr(m, "own", v)),
+    "a class attribute": (lambda m, h: h * m.scale, lambda m, v: with_class_attribute(v)),
+    "a class's dict": (lambda m, h: h * m.table["scale"], lambda m, v: with_class_table(v)),
+    "an attribute before the class's": (lambda m, h: h * m.scale, lambda m, v: setattr(m, "scale", v)),
+    "a method of the class": (lambda m, h: m.extra(h), lambda m, v: patched(v)),
+    "dropout's p": (lambda m, h: F.dropout(h, 0.3, m.training) * 2, lambda m, v: setattr(m.drop, "p", min(v / 4, 1))),
+    "mode": (lambda m, h: F.dropout(h, 0.3, m.training), lambda m, v: m.train(v == 1)),
+    "an environment variable": (lambda m, h: h * float(os.environ["NEAP_TEST"]), lambda m, v: os.environ.update(NEAP_TEST=str(v))),
+}
+
+
+@pytest.fixture(autouse=True)
+def usual():
+    yield
+    globals().update(NUMBER=1.0, DICT={"scale": 1.0}, TENSOR=torch.ones(4))
+    LIST[:], NAMESPACE.scale, SLOTTED.scale = [1.0], 1.0, 1.0
+    OBJECT.scale, OBJECT.names[0], MODULE.scale, MODULE.inner["scale"], Net.scale, Net.table["scale"] = (1.0,) * 6
+    ARRAY.fill(1.0)
+    patched(1.0)
+    os.environ.pop("NEAP_TEST", None)
+
+
+def trained(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def batches(count):
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randn(3, 4, generator=generator) for _ in range(count)]
+
+
+def eager_step(model, optimizer, loss_fn, *batch):
+    loss = loss_fn(model, *batch)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+def same_weights(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def beside_eager(model, loss_fn, change, steps=9):
+    """Trains the model and a copy with eager; change(model, i) is called before step i for each. Returns the compiled step."""
+    other = copy.deepcopy(model)
+    optimizer, theirs = trained(model), trained(other)
+    step = neap.torch.compile_step(model, loss_fn, optimizer, budget="max")
+    for i, x in enumerate(batches(steps)):
+        torch.manual_seed(i)
+        change(other, i)
+        expected = eager_step(other, theirs, loss_fn, x)
+        torch.manual_seed(i)
+        change(model, i)
+        assert torch.equal(step(x), expected), f"step {i}"
+        assert same_weights(model, other), f"step {i}"
+    return step
+
+
+def square(m, x):
+    return m(x).square().mean()
+
+
+VALUES = [1.0, 1.0, 3.0, 3.0, 0.5, 0.5, 1.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("where", ["forward", "loss"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_changes(name, where):
+    run, change = SETTINGS[name]
+    model = Net()
+    if where == "forward":
+        model.run = run
+    loss_fn = square if where == "forward" else lambda m, x: square(m, run(m, x))
+    beside_eager(model, loss_fn, lambda m, i: change(m, VALUES[i]))
+
+
+def test_variables_of_closures():
+    value, held, teacher = 1.0, {"a": [1.0]}, Net()
+
+    def loss_fn(m, x):
+        return (m(x) * value - teacher(x).detach() * held["a"][0]).square().mean()
+
+    def change(m, i):
+        nonlocal value
+        value, held["a"][0] = VALUES[i], VALUES[-i]
+        teacher.train(i % 2 == 0)
+        teacher.drop.p = 0.5 if i > 3 else 0.25
+
+    beside_eager(Net(), loss_fn, change)
+
+
+def test_arguments_of_losses():
+    criterion, defaults = nn.CrossEntropyLoss(), [1.0]
+
+    def loss_fn(m, x, held=defaults):
+        return criterion(m(x), torch.zeros(3, dtype=torch.long)) * held[0]
+
+    def change(m, i):
+        criterion.label_smoothing, defaults[0] = 0.1 * (i // 2), VALUES[i]
+
+    beside_eager(Net(), loss_fn, change)
+
+
+def test_a_partial_and_a_bound_method():
+    class Loss:
+        def __init__(self):
+            self.scale = 1.0
+
+        def of(self, m, x, power):
+            return (m(x).abs() ** power).mean() * self.scale
+
+    own = Loss()
+
+    def change(m, i):
+        own.scale = VALUES[i]
+
+    beside_eager(Net(), functools.partial(own.of, power=2), change)
+
+
+class HalfAsMuch:
+    def __call__(self, module, args, output):
+        return output * 0.5
+
+
+HOOKS = {
+    "forward": lambda m: m.first.register_forward_hook(HalfAsMuch()),
+    "before": lambda m: m.last.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
+    "backward": lambda m: m.last.register_full_backward_hook(lambda module, given, got: (given[0] * 2,)),
+    "of all modules": lambda m: nn.modules.module.register_module_forward_hook(lambda module, args, y: y * 0.5),
+}
+
+
+@pytest.mark.parametrize("way", HOOKS)
+def test_hooks_come_and_go(way):
+    model = Net()
+    other = copy.deepcopy(model)
+    a, b = trained(model), trained(other)
+    step = neap.torch.compile_step(model, square, a, budget="max")
+    for i, x in enumerate(batches(9)):
+        hooked = i in (1, 2, 5, 6, 7)
+        hooks = [HOOKS[way](m) for m in (model, other)[: 1 if "all" in way else 2] if hooked]
+        expected, loss = eager_step(other, b, square, x), step(x)
+        for hook in hooks:
+            hook.remove()
+        assert torch.equal(loss, expected), i
+    assert same_weights(model, other)
+
+
+def test_a_gradient_hook_between_steps_is_refused():
+    model = Net()
+    step = neap.torch.compile_step(model, square, trained(model), budget="max")
+    x = batches(1)[0]
+    step(x)
+    before = copy.deepcopy(model.state_dict())
+    hook = model.first.weight.register_hook(lambda g: g * 2)
+    with pytest.raises(neap.torch.CannotTrace, match=r"first.weight has a gradient hook"):
+        step(x)
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    hook.remove()
+    step(x)
+
+
+def test_modules_are_replaced():
+    def change(m, i):
+        if i == 3:
+            torch.manual_seed(7)
+            m.drop = nn.Sequential(nn.Dropout(0.5), nn.Tanh())
+
+    beside_eager(Net(), square, change)
+
+
+def captures(step):
+    return sum(len(kind.captured) for kind in step.kinds)
+
+
+def traces(monkeypatch):
+    """Counts how often a step is captured."""
+    counted = collections.Counter()
+    import neap.torch.trace as trace
+
+    usual = trace._trace
+
+    def count(*args, **kwargs):
+        counted["traces"] += 1
+        return usual(*args, **kwargs)
+
+    monkeypatch.setattr(trace, "_trace", count)
+    return counted
+
+
+def test_what_nothing_reads_costs_no_capture(monkeypatch):
+    """But for the comparisons at steps 2, 4 and 8."""
+    model = Net()
+    model.unread = 0
+    seen = []
+
+    def loss_fn(m, x):
+        return square(m, x)
+
+    loss_fn.seen = seen
+    step = neap.torch.compile_step(model, loss_fn, trained(model), budget="max")
+    counted = traces(monkeypatch)
+    for i, x in enumerate(batches(10)):
+        model.unread = i
+        OBJECT.unread = i
+        seen.append(float(step(x)))
+    assert counted["traces"] == 1 + 3 and captures(step) == 1 and len(step.kinds) == 1
+
+
+def test_what_is_appended_between_steps_is_no_new_capture(monkeypatch):
+    losses, model = [], Net()
+
+    def loss_fn(m, x):
+        losses.append("called")
+        return square(m, x)
+
+    counted = traces(monkeypatch)
+    step = neap.torch.compile_step(model, loss_fn, trained(model), budget="max")
+    for x in batches(10):
+        losses.append(float(step(x)))
+    assert len(step.kinds) == 1 and captures(step) == 1 and counted["traces"] <= 2 * 4
+    assert losses[::2] == ["called"] * 10
+
+
+def test_a_former_state_needs_no_capture(monkeypatch):
+    model = Net()
+    model.drop.p = 0.5
+    step = neap.torch.compile_step(model, square, trained(model), budget="max")
+    x = batches(1)[0]
+    for mode in (True, False):
+        model.train(mode)
+        step(x)
+    counted = traces(monkeypatch)
+    for i in range(2, 12):
+        model.train(i % 2 == 0)
+        step(x)
+    assert len(step.kinds) == 2 and counted["traces"] == 4  # steps 2 and 4 of each
+
+
+def test_a_change_that_calls_do_not_show_keeps_the_plan(monkeypatch):
+    model = Net()
+    model.run = lambda m, h: h * 2 if DICT["scale"] > 0 else h
+    step = neap.torch.compile_step(model, square, trained(model), budget="max")
+    plans = set()
+    for i, x in enumerate(batches(6)):
+        DICT["scale"] = 1.0 + i
+        step(x)
+        plans.add(id(step.plan))
+    assert len(plans) == 1 and len(step.kinds) == 1
+    DICT["scale"] = -1.0
+    step(x)
+    assert len(step.kinds) == 2
+
+
+class Counting(Net):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.log, self.counts = 0, [], {"calls": 0}
+
+    def forward(self, x):
+        self.calls += 1
+        self.log.append("forward")
+        self.counts["calls"] += 2
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_counters_and_lists_count_each_step_once(micro_batches):
+    model = Counting()
+    step = neap.torch.compile_step(model, square, trained(model), budget="max", micro_batches=micro_batches)
+    for i, x in enumerate(batches(5), 1):
+        step(x)
+        assert (model.calls, model.counts["calls"]) == (i * micro_batches, 2 * i * micro_batches)
+        assert model.log == ["forward"] * i * micro_batches
+
+
+class Config(dict):
+    """A dict of a user's class."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Library(collections.UserDict):
+    pass
+
+
+def test_containers_of_a_users_class():
+    config, library = Config(scale=1.0), Library(scale=1.0)
+
+    def change(m, i):
+        config["scale"], library["scale"] = VALUES[i], VALUES[-i]
+
+    beside_eager(Net(), lambda m, x: square(m, x) * config.scale + library["scale"] * m(x).sum(), change)
+
+
+def test_a_counter_that_chooses():
+    class Warm(Counting):
+        def forward(self, x):
+            y = super().forward(x)
+            return y * 0.5 if self.calls > 5 else y
+
+    beside_eager(Warm(), square, lambda m, i: None)
+
+
+def test_the_first_call_makes_something():
+    class First(Net):
+        def __init__(self):
+            super().__init__()
+            self.factor = None
+
+        def forward(self, x):
+            if self.factor is None:
+                self.factor = 2.0
+                return super().forward(x)
+            return super().forward(x) * self.factor
+
+    beside_eager(First(), square, lambda m, i: None)
+
+
+def test_a_file_that_changes_is_named(tmp_path):
+    path = tmp_path / "scale"
+    path.write_text("1.0")
+    model = Net()
+
+    def loss_fn(m, x):
+        return square(m, x) * float(path.read_text())
+
+    step = neap.torch.compile_step(model, loss_fn, trained(model), budget="max")
+    x = batches(1)[0]
+    step(x)
+    path.write_text("2.0")
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(neap.torch.CannotTrace, match=r"loss_fn: the step now computes otherwise than it was captured(.|\n)*2\.0"):
+        step(x)
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    other = copy.deepcopy(model)
+    assert torch.equal(step(x), loss_fn(other, x).detach())
+
+
+def test_a_clock_is_named():
+    model = Net()
+    step = neap.torch.compile_step(model, lambda m, x: square(m, x) * time.time(), trained(model), budget="max")
+    x = batches(1)[0]
+    step(x)
+    with pytest.raises(neap.torch.CannotTrace, match="computes otherwise"):
+        step(x)
+
+
+def test_other_lengths_are_compared_after_a_change():
+    """A setting that only long batches read."""
+    model = Net()
+    model.run = lambda m, h: h * DICT["scale"] if h.shape[0] > 4 else h
+
+    def change(m, value):
+        DICT["scale"] = value
+
+    other = copy.deepcopy(model)
+    a, b = trained(model), trained(other)
+    step = neap.torch.compile_step(model, square, a, budget="max")
+    for i, (length, value) in enumerate([(3, 1.0), (6, 1.0), (3, 2.0), (6, 2.0), (3, 3.0), (6, 1.0), (3, 1.0), (6, 2.0)]):
+        x = torch.randn(length, 4, generator=torch.Generator().manual_seed(i))
+        change(model, value)
+        assert torch.equal(step(x), eager_step(other, b, square, x)), i
+    assert same_weights(model, other)
+
+
+PROGRAM = """
+import copy, torch, neap.torch
+from torch import nn
+torch.manual_seed(0)
+SCALE, TABLE = 1.0, {"scale": 1.0}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.layer(x) * SCALE * TABLE["scale"]
+loss = lambda m, x: m(x).square().mean()
+model = Net()
+other = copy.deepcopy(model)
+a, b = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+step = neap.torch.compile_step(model, loss, a, budget="max")
+x = torch.randn(3, 4)
+for SCALE, TABLE["scale"] in ((1.0, 1.0), (2.0, 1.0), (2.0, 3.0)):
+    y = loss(other, x)
+    y.backward(); b.step(); b.zero_grad()
+    assert torch.equal(step(x), y.detach()), (SCALE, TABLE)
+print("equal")
+"""
+
+
+@pytest.mark.parametrize("way", ["-c", "standard input", "a package whose name ends in torch"])
+def test_code_from_anywhere(way, tmp_path):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    if way == "-c":
+        run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment)
+    elif way == "standard input":
+        run = subprocess.run([sys.executable, "-"], input=PROGRAM, capture_output=True, text=True, env=environment)
+    else:
+        package = tmp_path / "mytorch"
+        package.mkdir()
+        (package / "__init__.py").write_text(PROGRAM)
+        environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
+        run = subprocess.run(
+            [sys.executable, "-c", "import mytorch"], capture_output=True, text=True, env=environment, cwd=tmp_path
+        )
+    assert run.stdout.strip() == "equal", run.stderr[-2000:]
+
+
+def test_tracing_tools_go_on():
+    """A tracer that was there before is called during a capture, and is there afterwards."""
+    seen = []
+
+    def tracer(frame, event, argument):
+        seen.append(frame.f_code.co_name)
+
+    model = Net()
+    step = neap.torch.compile_step(model, square, trained(model), budget="max")
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        step(batches(1)[0])
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
+    assert "square" in seen and "forward" in seen

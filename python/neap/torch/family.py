@@ -21,24 +21,24 @@ NUMBERS = (int, float, bool)
 MOST_HASHED = 1 << 20  # bytes of the largest constant whose content is compared
 
 
-def divide(x: Any, numbers: list[Any], rest: list[Any]) -> None:
-    """Divides an argument into numbers and the rest, always in the same order."""
+def divide(x: Any, numbers: list[Any], rest: list[Any], begins: dict[int, int] | None = None) -> None:
+    """Divides an argument into numbers and the rest, always in the same order. begins: tensors whose offsets count from there."""
     if isinstance(x, View):
         rest.append((x.tensor, len(x.size), x.dtype))
         numbers += x.size
         numbers += x.stride
-        numbers.append(x.offset)
+        numbers.append(x.offset - begins.get(x.tensor, 0) if begins else x.offset)
     elif isinstance(x, NUMBERS):
         rest.append(type(x))
         numbers.append(x)
     elif isinstance(x, (list, tuple)):
         rest.append((type(x).__name__, len(x)))
         for y in x:
-            divide(y, numbers, rest)
+            divide(y, numbers, rest, begins)
     elif isinstance(x, dict):
         rest.append(tuple(x))
         for y in x.values():
-            divide(y, numbers, rest)
+            divide(y, numbers, rest, begins)
     else:
         rest.append(repr(x))
 
@@ -66,26 +66,28 @@ class Numbers:
         return Numbers(hashlib.sha256(repr(rest).encode()).hexdigest(), vector)
 
 
-def numbers_of(graph: Graph, constants: bool = True) -> Numbers:
-    """constants: whether the skeleton has their content."""
-    numbers: list[Any] = [s.bytes for s in graph.storages]
-    rest: list[Any] = [
-        (s.role, s.device, s.source if s.role != "constant" else constants and content(s.source))
-        for s in graph.storages
-    ]
+def numbers_of(graph: Graph, alone: bool = False) -> Numbers:
+    """alone: without what the skeleton of another capture may have otherwise: the content of constants, the memory around the batch."""
+    begins: dict[int, int] = {}
+    for view in graph.inputs if alone else ():
+        if view is not None and graph.storage_of(view.tensor).role == "input":
+            begins.setdefault(view.tensor, view.offset)
+    source = lambda s: s.source if s.role != "constant" else alone or content(s.source)  # noqa: E731
+    numbers: list[Any] = [0 if alone and s.role == "input" else s.bytes for s in graph.storages]
+    rest: list[Any] = [(s.role, s.device, source(s)) for s in graph.storages]
     rest += [(t.storage, t.version) for t in graph.tensors]
     for call in graph.calls:
         rest.append(
             (str(call.target), call.reads, call.makes, call.changes, call.random, call.statistics, call.backward)
         )
-        divide((call.args, call.kwargs, call.results), numbers, rest)
-    divide((graph.inputs, graph.outputs), numbers, rest)
+        divide((call.args, call.kwargs, call.results), numbers, rest, begins)
+    divide((graph.inputs, graph.outputs), numbers, rest, begins)
     return Numbers.of(rest, numbers)
 
 
 def same_calls(a: Graph, b: Graph) -> bool:
     """Returns whether two captures are one step: the same calls with the same numbers, and constants that are one memory or equal."""
-    one, other = numbers_of(a, False), numbers_of(b, False)
+    one, other = numbers_of(a, True), numbers_of(b, True)
     if one.skeleton != other.skeleton or not _same(one.vector, other.vector):
         return False
     pairs = [(x.source, y.source) for x, y in zip(a.storages, b.storages, strict=True) if x.role == "constant"]
@@ -110,14 +112,24 @@ def _same_constant(a: Any, b: Any) -> bool:
 def difference(old: Graph, new: Graph) -> str:
     """Returns a message about the first call that a new capture (with lines) has otherwise than an old one."""
 
-    def told(graph: Graph, i: int) -> str:
-        return f"{graph.calls[i].target}{graph.calls[i].args}" if i < len(graph.calls) else "no call"
+    def parts(graph: Graph, i: int) -> tuple[str, list[Any], list[Any]]:
+        numbers: list[Any] = []
+        rest: list[Any] = []
+        if i < len(graph.calls):
+            divide((graph.calls[i].args, graph.calls[i].kwargs), numbers, rest)
+        return str(graph.calls[i].target) if i < len(graph.calls) else "no call", numbers, rest
 
     count = max(len(old.calls), len(new.calls))
-    i = next((i for i in range(count) if told(old, i) != told(new, i)), count)
+    i = next((i for i in range(count) if parts(old, i) != parts(new, i)), count)
+    (was, numbers, rest), (now, others, more) = parts(old, i), parts(new, i)
+    what = f"{now}, in place of {was}"
+    if i == count:
+        what = "another constant"
+    elif was == now:
+        moved = next(((a, b) for a, b in zip(numbers, others, strict=False) if a != b or type(a) is not type(b)), None)
+        what = f"{now} of {moved[1]}, in place of {moved[0]}" if moved and rest == more else f"{now} of other operands"
     node = new.calls[i].node if i < len(new.calls) else None
     line = user_line(node) if node is not None and node.meta.get("stack_trace") else "loss_fn"
-    what = f"{told(new, i)}, in place of {told(old, i)}" if i < count else "another constant"
     return (
         f"{line}: the step now computes otherwise than it was captured ({what}), though no object was seen to change that its code reads (a file, a "
         "clock, a generator of its own): give what changes to loss_fn with the batch. The next call captures the step as it is then. Nothing was changed."

@@ -369,9 +369,7 @@ def test_one_memory_for_all_shapes():
     step = run_lengths([8, 64, 16, 64] if QUICK else [8, 64, 16, 40, 24, 64, 12], budget="min")
     first = step.arena.address
     assert step.memory.mapped_bytes == step.arena.size
-    most = max(
-        plan.plan.arena_bytes for kind in step.kinds for steps in kind.steps.values() for plan in steps.plans
-    )
+    most = max(plan.plan.arena_bytes for kind in step.kinds for steps in kind.steps.values() for plan in steps.plans)
     assert step.arena.size == most
     step(*of_length(80))
     assert step.arena.address == first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -12,6 +11,7 @@ import subprocess
 import sys
 import time
 import types
+import typing
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ OBJECT, SLOTTED = Settings(), Slotted()
 
 class Net(nn.Module):
     scale = 1.0  # of the class
-    table = {"scale": 1.0}
+    table: typing.ClassVar = {"scale": 1.0}
 
     def __init__(self):
         super().__init__()
@@ -111,7 +111,10 @@ SETTINGS = {
     "a method of the class": (lambda m, h: m.extra(h), lambda m, v: patched(v)),
     "dropout's p": (lambda m, h: F.dropout(h, 0.3, m.training) * 2, lambda m, v: setattr(m.drop, "p", min(v / 4, 1))),
     "mode": (lambda m, h: F.dropout(h, 0.3, m.training), lambda m, v: m.train(v == 1)),
-    "an environment variable": (lambda m, h: h * float(os.environ["NEAP_TEST"]), lambda m, v: os.environ.update(NEAP_TEST=str(v))),
+    "an environment variable": (
+        lambda m, h: h * float(os.environ["NEAP_TEST"]),
+        lambda m, v: os.environ.update(NEAP_TEST=str(v)),
+    ),
 }
 
 
@@ -161,6 +164,16 @@ def beside_eager(model, loss_fn, change, steps=9):
         assert torch.equal(step(x), expected), f"step {i}"
         assert same_weights(model, other), f"step {i}"
     return step
+
+
+def test_batches_that_are_parts_of_one_tensor():
+    model = Net()
+    other = copy.deepcopy(model)
+    a, b = trained(model), trained(other)
+    step = neap.torch.compile_step(model, square, a, budget="max")
+    for x in torch.stack(batches(5)):
+        assert torch.equal(step(x), eager_step(other, b, square, x))
+    assert captures(step) == 1
 
 
 def square(m, x):
@@ -437,7 +450,9 @@ def test_a_file_that_changes_is_named(tmp_path):
     step(x)
     path.write_text("2.0")
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(neap.torch.CannotTrace, match=r"loss_fn: the step now computes otherwise than it was captured(.|\n)*2\.0"):
+    with pytest.raises(
+        neap.torch.CannotTrace, match=r"loss_fn: the step now computes otherwise than it was captured(.|\n)*2\.0"
+    ):
         step(x)
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     other = copy.deepcopy(model)
@@ -464,7 +479,9 @@ def test_other_lengths_are_compared_after_a_change():
     other = copy.deepcopy(model)
     a, b = trained(model), trained(other)
     step = neap.torch.compile_step(model, square, a, budget="max")
-    for i, (length, value) in enumerate([(3, 1.0), (6, 1.0), (3, 2.0), (6, 2.0), (3, 3.0), (6, 1.0), (3, 1.0), (6, 2.0)]):
+    for i, (length, value) in enumerate(
+        [(3, 1.0), (6, 1.0), (3, 2.0), (6, 2.0), (3, 3.0), (6, 1.0), (3, 1.0), (6, 2.0)]
+    ):
         x = torch.randn(length, 4, generator=torch.Generator().manual_seed(i))
         change(model, value)
         assert torch.equal(step(x), eager_step(other, b, square, x)), i

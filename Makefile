@@ -30,14 +30,14 @@ check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@sed -n 's/^processor seconds: //p' $(BUILD)/Testing/Temporary/LastTest.log | sort -rn | head -12 | sed 's/^/  /'
 	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
 
-check-all: all ## the tests that a quick pass shortens at their full length; all as on lesser processors; all under the sanitizers, in build-asan; all of neap.torch, with 500 random programs
+check-all: all ## the tests that a quick pass shortens at their full length; all as on lesser processors; all under the sanitizers, in build-asan; all of neap.torch, with 500 random programs of operators and 3,000 of objects
 	@cd $(BUILD) && ctest -j $(JOBS) -L shortened --output-on-failure --no-tests=error
 	@scripts/check-limited $(BUILD) avx2 . -j $(JOBS)
 	@scripts/check-limited $(BUILD) generic . -j $(JOBS)
 	@NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=2 \
 	  $(MAKE) check BUILD=build-asan CMAKE_FLAGS="-DNEAP_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug"
 	@cd build-asan && NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 ctest -j $(JOBS) -R '^fuzz_' --output-on-failure --no-tests=error
-	@NEAP_FUZZ_PROGRAMS=500 scripts/check-torch $(BUILD)
+	@NEAP_FUZZ_PROGRAMS=500 NEAP_FUZZ_OBJECTS=3000 scripts/check-torch $(BUILD)
 
 check-limited: all ## tests of kernels, bits and budgets as on processors with AVX2 alone, and of kernels with neither
 	@scripts/check-limited $(BUILD) avx2 limited -j $(JOBS)

@@ -1,7 +1,10 @@
 """Random programs beside eager PyTorch, bit for bit.
 
-    python fuzz.py --seeds 0:10000 [--door step|backend|both|fuse] [--seconds N] [--jobs N] [--save FOLDER] [--without REGEX]
-    python fuzz.py --show SEED
+    python fuzz.py --seeds 0:10000 [--family operators|objects] [--door step|backend|both|fuse] [--seconds N] [--jobs N] [--save FOLDER] [--without REGEX]
+    python fuzz.py --show SEED [--family operators|objects]
+
+Programs of operators have random statements and batches; programs of objects hold what a step reads in many ways, and change it between
+steps.
 
 Each program runs in a process of its own making, so that a crash is a finding too. A line says each fault: the seed, the door, what is
 wrong, and the shrunk program. At the end come the numbers of each outcome, refusals by their reason. The exit status is 1 where there is a fault."""
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import json
 import os
 import queue
@@ -26,6 +30,16 @@ from typing import Any
 
 LIMIT = 240.0  # seconds of a program; more is a fault
 LIFE = 400  # programs of a worker, before another one takes its place
+FAMILIES = {
+    "operators": ("fuzz_program", "fuzz_run"),
+    "objects": ("fuzz_objects", "fuzz_objects_run"),
+}  # what makes programs and runs them
+
+
+def family(name: str) -> tuple[Any, Any]:
+    """The modules of a family: one that has generate(seed) and smaller(program), and one that has examine(source, door)."""
+    made, run = map(importlib.import_module, FAMILIES[name])
+    return made, run
 
 
 class Worker:
@@ -85,23 +99,22 @@ def work() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.path.insert(0, str(Path(__file__).parent))  # which Python leaves out where it is told to be safe
-    import fuzz_program
-    import fuzz_run
     import torch
 
     torch.set_num_threads(1)
     torch.set_warn_always(False)
     for line in sys.stdin:
         question = json.loads(line)
+        makes, runs = family(question["family"])
         try:
             source, tries = question.get("source"), 0
             if source is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    program, tries = fuzz_program.generate(question["seed"])
+                    program, tries = makes.generate(question["seed"])
                 source = program.source()
             began = time.monotonic()
-            found = fuzz_run.examine(source, question["door"])
+            found = runs.examine(source, question["door"])
             found |= {"tries": tries, "seconds": time.monotonic() - began}
         except Exception as error:
             found = {
@@ -118,26 +131,24 @@ def signature(found: dict[str, Any]) -> str:
     """What two findings of one cause have in common, as far as their words tell."""
     text = f"{found['door']}: {found['kind']}"
     if found["kind"] == "other bits":
-        text += f" of a {re.search(r'step [0-9]+: ([a-z]+)', found['detail'])[1]}"
+        text += f" of a {re.search(r'step [0-9]+: ([A-Za-z_]+)', found['detail'])[1]}"
     else:
         text += f" {re.sub(r'<program .*?>|v[0-9]+|[0-9.]+', 'N', found.get('detail', ''))[:90]}"
     return text
 
 
-def shrink(program: Any, found: dict[str, Any], worker: Worker, seconds: float) -> tuple[Any, dict[str, Any]]:
-    """The smallest program found in the time that is wrong in the same way."""
-    import fuzz_program
-
+def shrink(program: Any, found: dict[str, Any], worker: Worker, seconds: float, of: str) -> tuple[Any, dict[str, Any]]:
+    """The smallest program of a family found in the time that is wrong in the same way."""
     end, asked = time.monotonic() + seconds, set()
     again = True
     while again and time.monotonic() < end:
         again = False
-        for candidate in fuzz_program.smaller(program):
+        for candidate in family(of)[0].smaller(program):
             source = candidate.source()
             if source in asked:
                 continue
             asked.add(source)
-            answer = worker.ask({"source": source, "door": found["door"]}, 120.0)
+            answer = worker.ask({"source": source, "door": found["door"], "family": of}, 120.0)
             if answer["outcome"] == "fault" and answer["kind"] == found["kind"]:
                 program, found, again = candidate, answer, True
                 break
@@ -165,7 +176,7 @@ class Campaign:
         doors = ["step", "backend"] if self.options.door == "both" else [self.options.door]
         for seed in range(int(first), int(last or int(first) + 1)):
             for door in doors:
-                self.questions.put({"seed": seed, "door": door})
+                self.questions.put({"seed": seed, "door": door, "family": self.options.family})
         threads = [threading.Thread(target=self.serve) for _ in range(self.options.jobs)]
         for t in threads:
             t.start()
@@ -197,7 +208,7 @@ class Campaign:
                 self.reasons[outcome][
                     f"{found['door']}: {found.get('kind') or re.sub(r'[mpbv]?[0-9.]+(e-[0-9]+)?', 'N', found.get('apart', ''))[:60]}"
                 ] += 1
-            for note in ("unenforced", "replanned"):
+            for note in ("unenforced", "replanned", "replaced", "refused later"):
                 if note in found:
                     self.reasons[note][found[note]] += 1
             self.counts["recomputing"] += found.get("recomputed", 0) > 0
@@ -211,21 +222,20 @@ class Campaign:
                 print(f"# {done} in {time.monotonic() - self.began:.0f} s: {dict(self.counts)}", flush=True)
 
     def tell(self, found: dict[str, Any], spare: Worker) -> None:
-        import fuzz_program
-
+        of = self.options.family
         with self.lock:
             name = signature(found)
             self.signatures[name] += 1
             fresh = self.signatures[name] <= (6 if found["kind"] == "other bits" else 2)
         line = {k: found[k] for k in ("seed", "door", "kind", "detail") if k in found}
         if fresh and self.options.shrink:
-            alone = spare.ask({"seed": found["seed"], "door": found["door"]})
+            alone = spare.ask({"seed": found["seed"], "door": found["door"], "family": of})
             spare.stop()
             if alone["outcome"] == "fault":
                 with self.lock, warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    program, _ = fuzz_program.generate(found["seed"])
-                program, line["shrunk"] = shrink(program, alone, spare, self.options.shrink)
+                    program, _ = family(of)[0].generate(found["seed"])
+                program, line["shrunk"] = shrink(program, alone, spare, self.options.shrink, of)
                 line["source"] = program.source()
             else:
                 line["alone"] = alone["outcome"]
@@ -235,7 +245,7 @@ class Campaign:
                 folder = Path(self.options.save)
                 folder.mkdir(parents=True, exist_ok=True)
                 head = f"# seed {found['seed']}, {found['door']}: {line['shrunk']['kind']}: {line['shrunk'].get('detail', '')}"
-                (folder / f"{found['door']}_{found['seed']}.py").write_text(
+                (folder / f"{of}_{found['door']}_{found['seed']}.py").write_text(
                     " ".join(head.splitlines()) + "\n" + line["source"]
                 )
 
@@ -253,6 +263,7 @@ class Campaign:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:100", help="FIRST:BEHIND_LAST")
+    parser.add_argument("--family", choices=list(FAMILIES), default="operators")
     parser.add_argument("--door", choices=["step", "backend", "both", "fuse"], default="both")
     parser.add_argument("--seconds", type=float, default=0, help="stop after these")
     parser.add_argument("--jobs", type=int, default=1)
@@ -273,9 +284,7 @@ def main() -> int:
         work()
         return 0
     if options.show is not None:
-        import fuzz_program
-
-        print(fuzz_program.generate(options.show)[0].source())
+        print(family(options.family)[0].generate(options.show)[0].source())
         return 0
     return Campaign(options).run()
 

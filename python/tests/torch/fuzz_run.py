@@ -218,7 +218,7 @@ def _differs(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> str:
 # ---- The doors ----
 
 
-def _refusal(error: BaseException) -> str:
+def refusal(error: BaseException) -> str:
     """A refusal's reason in a line, without what differs between programs."""
     text = " ".join(str(error).split())
     text = re.sub(r"<program \d+>, line \d+: .*? (?=cannot be captured|asks for|makes a)", "", text)
@@ -257,14 +257,14 @@ def _by_step(scope: dict[str, Any], notes: dict[str, Any], **settings: Any) -> l
                     f"refused with something changed ({type(error).__name__})", f"{changed}; {error}"
                 ) from error
             if signature in known:
-                raise Fault("refused in a later step", _refusal(error)) from error
-            raise RefusedByName(_refusal(error)) from error
+                raise Fault("refused in a later step", refusal(error)) from error
+            raise RefusedByName(refusal(error)) from error
         known.add(signature)
         left = [n for n, p in run.model.named_parameters() if p.grad is not None]
         if left:
             raise Fault("gradients are left", ", ".join(left))
         run.note(result, batch)
-        _check_memory(step.memory, notes)
+        check_memory(step.memory, notes)
         run.between(number, batch)
     return run.record
 
@@ -312,7 +312,7 @@ def _with_budget(made: Any, budget: Any, batch: Any) -> Any:
     return step
 
 
-def _check_memory(memory: Any, notes: dict[str, Any]) -> None:
+def check_memory(memory: Any, notes: dict[str, Any]) -> None:
     if memory.measured_peak_bytes > memory.planned_peak_bytes:
         raise Fault(
             "memory above the plan", f"{memory.measured_peak_bytes - memory.planned_peak_bytes} bytes; {memory.why}"
@@ -361,12 +361,12 @@ def _by_backend(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) ->
         got = _by_neap(scope, notes)
     except Exception as error:
         if type(getattr(error, "inner_exception", error)).__name__ == "CannotTrace":
-            raise RefusedByName(_refusal(getattr(error, "inner_exception", error))) from error
+            raise RefusedByName(refusal(getattr(error, "inner_exception", error))) from error
         try:
             _compiled(scope, "aot_eager", None)
         except Exception as other:
-            raise RefusedByName(f"as aot_eager: {_refusal(other)}") from error
-        raise Fault(f"{type(error).__name__} by the backend", _refusal(error)) from error
+            raise RefusedByName(f"as aot_eager: {refusal(other)}") from error
+        raise Fault(f"{type(error).__name__} by the backend", refusal(error)) from error
     text = _differs(got.record, eager.record)
     zeros = [sorted({*none} & {*zero}) for none, zero in zip(eager.none, got.zero, strict=True)]
     if text and any(zeros):

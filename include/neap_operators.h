@@ -121,6 +121,28 @@ neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, in
 /* Takes the `count` elements of an axis of x from `first` on. */
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count);
 
+/* What stands for a place outside an axis: nothing (such a place is refused), a constant, the element at the
+ * nearer end, the element that lies as far inside from that end as the place lies outside, or the element
+ * that an endless repetition of the axis has there. */
+typedef enum neap_border {
+  NEAP_BORDER_NONE,
+  NEAP_BORDER_CONSTANT,
+  NEAP_BORDER_EDGE,
+  NEAP_BORDER_REFLECT,
+  NEAP_BORDER_WRAP
+} neap_border;
+typedef struct neap_take_options {
+  int64_t first;
+  int64_t step;    /* 0: 1; may be negative */
+  int64_t divisor; /* 0: 1; positive */
+  neap_border border;
+  float value; /* of places outside, with NEAP_BORDER_CONSTANT */
+} neap_take_options;
+/* Takes `count` elements of an axis of x: element i of the result is the one at place floor((first + i step)
+ * / divisor). Steps, other orders, padding, repetition and resizing to the nearest element are such places;
+ * the gradient of an element is the sum over the places where it was read. */
+neap_tensor neap_take(neap_builder *b, neap_tensor x, int axis, int64_t count, neap_take_options options);
+
 /* Divides by the response of neighbours: x / (k + alpha / size * sum of squares over `size` neighbouring
  * channels)^beta of x [N, C, H, W]; channels beyond the ends count as 0. Zeros mean size 5, alpha 1e-4, beta
  * 0.75, k 1. */

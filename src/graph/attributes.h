@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/places.h"
 #include "base/rotary.h"
 
 enum { ATTRIBUTE_MAX_AXES = 8 };
@@ -46,6 +47,12 @@ struct response_attributes { /* local response normalisation */
 
 struct part_attributes { /* of one axis: elements from `first` on; axis alone: concatenation, softmax */
   int64_t axis, first, count;
+};
+
+struct take_attributes { /* `count` elements of one axis, at regular places */
+  int64_t axis, count;
+  struct take_places places;
+  float value; /* of places outside, where the border is a constant */
 };
 
 struct crop_attributes {
@@ -140,6 +147,7 @@ union attributes {
   struct row_norm_attributes row_norm;
   struct response_attributes response;
   struct part_attributes part;
+  struct take_attributes take;
   struct crop_attributes crop;
   struct resize_attributes resize;
   struct pixels_attributes pixels;

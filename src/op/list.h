@@ -65,6 +65,8 @@ OP(DROPOUT, dropout)                       /* x -> y; its own gradient */
 OP(CONCAT, concat)                   /* parts... -> y */
 OP(SLICE, slice)                     /* x, [addend] -> some of x; also concat's gradient */
 OP(SLICE_BACKWARD, slice_backward)   /* dy, [addend] -> dx: outside the slice the addend, or 0 */
+OP(TAKE, take)                       /* x -> y: elements of an axis at regular places, or a border's */
+OP(TAKE_BACKWARD, take_backward)     /* dy -> dx: sums over the places where an element was read */
 OP(TRANSPOSE, transpose)             /* x -> y: axes in another order; its own gradient */
 OP(EXPAND, expand)                   /* x -> y: axes of 1 made longer, times a number */
 OP(GATHER, gather)                   /* table, ids -> its rows */

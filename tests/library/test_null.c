@@ -202,6 +202,7 @@ static void test_operators(void **state) {
   TAKEN(neap_average_pool(NULL, x, (neap_pool_options){0}));
   TAKEN(neap_global_average_pool(NULL, x));
   TAKEN(neap_adaptive_average_pool(NULL, x, 1));
+  TAKEN(neap_take(NULL, x, 0, 1, (neap_take_options){0}));
   TAKEN(neap_crop(NULL, x, (neap_crop_options){0}));
   TAKEN(neap_resize(NULL, x, 1, 1, false));
   TAKEN(neap_linear(NULL, x, 1, false));

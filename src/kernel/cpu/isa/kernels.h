@@ -162,6 +162,11 @@ struct strides {
   int64_t dims[8], x[8], y[8];
 };
 
+/* A row-major tensor around one axis, of which `count` elements are taken. */
+struct taken {
+  int64_t outer, size, count, inner;
+};
+
 /* Axes of a row-major tensor; bit i of `summed` says whether axis i is summed. */
 struct sum_axes {
   int32_t rank;

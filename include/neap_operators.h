@@ -258,6 +258,32 @@ neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float 
  * width / 2 its cosine. The width is even. */
 neap_tensor neap_positions(neap_builder *b, int64_t length, int64_t width, int64_t first);
 
+/* Mixtures of experts (Shazeer et al. 2017): each row goes to the `count` experts with its highest scores,
+ * the first of equal ones. `normalised`: their weights sum to 1; else those of all experts do (softmax). */
+typedef struct neap_route_options {
+  int64_t count;
+  bool normalised;
+} neap_route_options;
+
+/* Where the rows go. Sorted by expert, there are N * count of them. */
+typedef struct neap_routes {
+  neap_tensor weights; /* [N, count] of the experts of each row, the highest first */
+  neap_tensor rows;    /* [N * count] of NEAP_I32: the row that each sorted row is; for neap_gather */
+  neap_tensor places;  /* [N, count] of NEAP_I32: where each row of an expert stands among the sorted ones */
+  neap_tensor ends;    /* [E] of NEAP_I32: where each expert's rows end */
+} neap_routes;
+
+/* Routes rows by their scores [N, E] of E experts. Gradients go through the weights. On failure all tensors
+ * are -1. */
+void neap_route(neap_builder *b, neap_tensor scores, neap_route_options options, neap_routes *routes);
+
+/* A linear layer without bias for each expert: rows x [S, K], sorted by expert, times its part of `weight`
+ * [E, outputs, K] or [E * outputs, K]; gives [S, outputs]. `ends`: those of neap_route. */
+neap_tensor neap_expert_linear(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor ends);
+
+/* Sums what the experts of each row gave, y [N * count, K], by their weights: [N, K]. */
+neap_tensor neap_expert_sum(neap_builder *b, neap_tensor y, neap_tensor weights, neap_tensor places);
+
 /* Counts the ids [N, T] of NEAP_I32 before the first negative one of each sequence, which is padding: [N] of
  * NEAP_I32. */
 neap_tensor neap_sequence_lengths(neap_builder *b, neap_tensor ids);

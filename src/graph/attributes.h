@@ -92,9 +92,15 @@ struct attention_attributes {
 struct rotary_attributes {
   int64_t heads; /* that are turned, the first ones; 0: all */
   int64_t first; /* position of the first row */
+  int64_t width; /* elements of each of them that are turned, the first ones; 0: all */
   float base;
-  struct rotary_scaling scaling;
-  bool back; /* the other way, as the gradient is turned */
+  struct rotary_scaling scaling; /* divisors of frequencies: the node's numbers */
+  bool back;                     /* the other way, as the gradient is turned */
+};
+
+struct route_attributes {
+  int64_t count;   /* experts of a row */
+  bool normalised; /* their weights sum to 1; else all experts' do */
 };
 
 struct positions_attributes {
@@ -155,6 +161,7 @@ union attributes {
   struct dropout_attributes dropout;
   struct attention_attributes attention;
   struct rotary_attributes rotary;
+  struct route_attributes route;
   struct positions_attributes positions;
   struct loss_attributes loss;
   struct scalar_attributes scalar;

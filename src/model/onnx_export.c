@@ -556,8 +556,9 @@ static void write_attention(struct exporter *e, const struct node *n) {
 }
 
 /* Returns cosines or sines [T, 1, D / 2]. */
-static const char *turns(struct exporter *e, const struct rotary_attributes *a, int64_t length, int64_t half,
-                         bool sine) {
+static const char *turns(struct exporter *e, const struct node *n, int64_t length, int64_t half, bool sine) {
+  const struct rotary_attributes *a = &n->attributes.rotary;
+  const double amplitude = rotary_amplitude(&a->scaling);
   float *table = region_alloc(&e->w->region, (size_t)(length * half), sizeof *table);
   if (table == NULL) {
     writer_fail(e->w, neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for rotations"));
@@ -565,8 +566,9 @@ static const char *turns(struct exporter *e, const struct rotary_attributes *a, 
   }
   for (int64_t t = 0; t < length; t++)
     for (int64_t d = 0; d < half; d++) {
-      const double angle = (double)(t + a->first) * rotary_frequency(a->base, &a->scaling, 2 * half, d);
-      table[t * half + d] = (float)(sine ? sin(angle) : cos(angle));
+      const double angle =
+          (double)(t + a->first) * rotary_frequency(a->base, &a->scaling, n->numbers, 2 * half, d);
+      table[t * half + d] = (float)(amplitude * (sine ? sin(angle) : cos(angle)));
     }
   return writer_reals(e->w, 3, (int64_t[]){length, 1, half}, table);
 }
@@ -574,16 +576,18 @@ static const char *turns(struct exporter *e, const struct rotary_attributes *a, 
 static void write_rotary(struct exporter *e, const struct node *n) {
   const struct rotary_attributes *a = &n->attributes.rotary;
   const struct tensor *x = of_input(e, n, 0);
-  const int64_t half = x->dims[3] / 2, heads = a->heads > 0 ? a->heads : x->dims[2],
-                rest = x->dims[2] - heads;
+  const int64_t half = (a->width > 0 ? a->width : x->dims[3]) / 2, still = x->dims[3] - 2 * half,
+                heads = a->heads > 0 ? a->heads : x->dims[2], rest = x->dims[2] - heads;
   if (n->input_count > ROTARY_POSITION && n->inputs[ROTARY_POSITION] != NO_TENSOR)
     refuse(e, n, "a position that is an input cannot be written");
   const char *whole = in(e, n, 0), *turned = rest > 0 ? slice(e, whole, 2, 0, heads) : whole,
-             *c = turns(e, a, x->dims[1], half, false), *s = turns(e, a, x->dims[1], half, true);
+             *c = turns(e, n, x->dims[1], half, false), *s = turns(e, n, x->dims[1], half, true);
   const char *p = slice(e, turned, 3, 0, half), *q = slice(e, turned, 3, half, half);
   const char *first = NODE(e->w, "Sub", NODE(e->w, "Mul", p, c), NODE(e->w, "Mul", q, s)),
              *second = NODE(e->w, "Add", NODE(e->w, "Mul", q, c), NODE(e->w, "Mul", p, s));
-  const char *y = concat(e, 2, (const char *[]){first, second}, 3);
+  const char *y = still > 0
+                      ? concat(e, 3, (const char *[]){first, second, slice(e, turned, 3, 2 * half, still)}, 3)
+                      : concat(e, 2, (const char *[]){first, second}, 3);
   set(e, n, rest > 0 ? concat(e, 2, (const char *[]){y, slice(e, whole, 2, heads, rest)}, 2) : y);
 }
 

@@ -224,6 +224,9 @@ static void test_operators(void **state) {
   TAKEN(neap_positions(NULL, 1, 1, 1));
   TAKEN(neap_sequence_lengths(NULL, x));
   TAKEN(neap_sequence_mask(NULL, x, x));
+  TAKEN((neap_route(NULL, x, (neap_route_options){1, true}, NULL), -1));
+  TAKEN(neap_expert_linear(NULL, x, x, x));
+  TAKEN(neap_expert_sum(NULL, x, x, x));
   TAKEN(neap_state(NULL, "s", NEAP_F32, 2, dims));
   TAKEN(neap_state(b, NULL, NEAP_F32, 2, dims));
   TAKEN(neap_state(b, "s", NEAP_F32, 2, NULL));

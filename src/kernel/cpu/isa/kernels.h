@@ -213,10 +213,11 @@ struct attention_gradients {
 };
 
 struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
-  int64_t sequences, rows, heads, depth, turned, first;
+  int64_t sequences, rows, heads, depth, turned, width, first;
   float base;
   bool back;
   struct rotary_scaling scaling;
+  const float *divisors;
 };
 
 struct labelled { /* rows of logits and their labels */

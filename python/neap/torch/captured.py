@@ -456,11 +456,13 @@ class Steps:
             some = [work.index] if work.kind == "accumulate" else self.together[work.index]
             return [gradients[k] for k in some], scale if work.kind == "update" else None
 
-        first_kept = {
-            number: (self.updates[work.index].first_kept, self.updates[work.index].first_sizes)
-            for number, work in enumerate(body.works)
-            if updates and work.kind == "update"
-        }
+        def kept(k: int) -> tuple[list[int], list[int]]:
+            """Returns number and size of the allocations that the first update keeps: a factor of another type is cast before them."""
+            update = self.updates[k]
+            casts = scale is not None and scale.dtype != owner.parameters[self.taken[self.together[k][0]]].dtype
+            return [n + casts for n in update.first_kept], update.first_sizes
+
+        first_kept = {n: kept(w.index) for n, w in enumerate(body.works) if updates and w.kind == "update"}
         if owner.arena is None:
             program: Program = DropProgram(body, plan, resident, taken, self.take)
         else:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from .graph import PACKAGES
-from .reads import names_in
+from .reads import is_installed_file, names_in
 
 SIMPLE = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device)
 LEAVES = (*SIMPLE, torch.Tensor, types.ModuleType)  # what holds nothing
@@ -138,6 +138,7 @@ BY_POSITION: dict[type, Way] = {
     set: (enumerate, _fill_set),
 }
 WAYS = BY_NAME | BY_POSITION
+CONTAINERS = {dict, collections.OrderedDict, collections.defaultdict, *BY_POSITION}
 
 
 def inside_of(target: Any) -> Any:
@@ -278,10 +279,15 @@ class Walk:
             self._take(name, value, depth - 1)
         if vars(f) and id(vars(f)) not in self.known:
             self._holder(name, vars(f), depth - 1, f)
-        if "site-packages" not in f.__code__.co_filename:  # assumes that a library's globals are not the user's
+        if is_installed_file(f.__code__.co_filename):
+            self._library(f)
+        else:
             names = names_in(f.__code__)
             self.names |= names
             self._read_globals("", f.__globals__, names, depth, False)
+
+    def _library(self, f: types.FunctionType) -> None:
+        """Takes a function of an installed package that the user's objects hold."""
 
     def _read_globals(self, module: str, values: dict[str, Any], names: set[str], depth: int, library: bool) -> None:
         """Takes the globals of a module that have one of these names, and those of the user's modules among them."""

@@ -20,16 +20,32 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .batch import Structure
 from .graph import CannotTrace
-from .holders import BY_POSITION, DEPTH, LEAVES, MOST, NONE, SIMPLE, WAYS, Globals, Items, Walk, inside_of, name_of
+from .holders import (
+    BY_POSITION,
+    CONTAINERS,
+    DEPTH,
+    LEAVES,
+    MOST,
+    NONE,
+    SIMPLE,
+    WAYS,
+    Globals,
+    Items,
+    Walk,
+    inside_of,
+    name_of,
+)
+from .reads import names_in
 
 MORE, WHOLE = object(), object()  # keys of changes: items at the end of a list; all items
 
 
 class Holder:
-    """in_module: whether a module holds it. Other threads may change others."""
+    """in_module: whether a module holds it; other threads may change others. library: whether it is an installed package's, which may
+    change what it has for itself."""
 
-    def __init__(self, name: str, target: Any, in_module: bool = False):
-        self.name, self.target, self.in_module = name, target, in_module
+    def __init__(self, name: str, target: Any, in_module: bool = False, library: bool = False):
+        self.name, self.target, self.in_module, self.library = name, target, in_module, library
         self.read, self.fill = WAYS[type(target)]
         self.found = self.now = self.items()  # as it was found; as it is, but for what loss_fn changes
 
@@ -43,6 +59,8 @@ class Holder:
     def is_captures(self) -> bool:
         """Returns whether its changes are those of a capture, and not of another thread: no other thread runs but daemons (of progress bars,
         say), a module holds it, or it holds a fake tensor."""
+        if self.library:
+            return any(bears_fake(x, 2) for _, x in self.items())
         others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
         alone = not others or isinstance(self.target, (types.CellType, Globals))
         return alone or self.in_module or any(bears_fake(x, 2) for _, x in self.items())
@@ -124,6 +142,13 @@ class Kept(Walk):
         if not self.in_library:
             self.holders.append(holder)
         return holder.found
+
+    def _library(self, f: types.FunctionType) -> None:
+        for name in sorted(names_in(f.__code__)):
+            x = f.__globals__.get(name)
+            if type(x) in CONTAINERS and id(x) not in self.known and len(x) <= MOST:
+                self.known.add(id(x))
+                self.holders.append(Holder(name, x, library=True))
 
     def outside(self, taken: set[int], trained: set[int], changed: set[int]) -> list[Outside]:
         """Returns the slots of tensors that are not `taken`, each tensor once: of other modules, and of tensors that are trained or changed."""

@@ -43,9 +43,11 @@ class KeptView(RuntimeError):
 
 
 def flags_of(group: dict[str, Any]) -> tuple[Any, ...]:
-    """Returns the settings of a group that choose what a step does, without rates."""
+    """Returns the settings of a group that choose what a step does and takes, without the values of rates."""
+    rate = [("lr", type(group.get("lr")))] if isinstance(group.get("lr"), torch.Tensor) else []
     chosen = ((k, v) for k, v in group.items() if k not in ("params", "param_names", "lr", "initial_lr"))
-    return tuple((k, v) for k, v in chosen if isinstance(v, (bool, str, type(None))) or (is_number(v) and v == 0))
+    flags = [(k, v) for k, v in chosen if isinstance(v, (bool, str, type(None))) or (is_number(v) and v == 0)]
+    return tuple(rate + flags)
 
 
 def is_number(x: Any) -> bool:

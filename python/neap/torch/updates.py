@@ -98,7 +98,7 @@ class Updater:
         """Chooses the way by hooks, settings and a trial. Returns a key of what the plan of a step rests on: the way, and for each
         parameter its group and that group's settings."""
         self.groups_now = self.groups()
-        settings = [flags_of(group) for group in self.optimizer.param_groups]
+        self.settings = settings = tuple(map(flags_of, self.optimizer.param_groups))
         attributes = {
             k: v for k, v in vars(self.optimizer).items() if isinstance(v, (bool, int, float, str)) and k not in APART
         }
@@ -116,8 +116,8 @@ class Updater:
         places = {id(p): i for i, group in enumerate(self.optimizer.param_groups) for p in group["params"]}
         members = tuple(places.get(id(p)) for p in parameters)
         if why:
-            return True, self.hooked, members
-        return False, members, tuple(settings)
+            return True, self.hooked, members, settings
+        return False, members, settings
 
     def _besides(self, replaced: bool) -> str:
         """Returns the reason to run whole that is not in the optimizer's code; empty if no reason is known."""
@@ -134,11 +134,11 @@ class Updater:
         return {id(p): group for group in self.optimizer.param_groups for p in group["params"]}
 
     def has_state(self, parameter: nn.Parameter) -> bool:
-        return bool(self.optimizer.state.get(parameter))
+        return any(x is not None for x in self.optimizer.state.get(parameter, {}).values())
 
     def measured(self, parameters: list[nn.Parameter], clips: bool, heap: Any) -> Update:
         """As measure_whole, once for the same parameters."""
-        key = tuple(map(id, parameters)), clips, self.untried
+        key = tuple(map(id, parameters)), clips, self.untried, self.settings
         if key not in self.costs:
             self.costs[key] = measure_whole(self, parameters, clips, heap)
         return self.costs[key]

@@ -589,3 +589,55 @@ def test_tracing_tools_go_on():
     finally:
         sys.settrace(before)
     assert "square" in seen and "forward" in seen
+
+
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor, self.layer = nn.Parameter(torch.randn(4, dtype=torch.complex64)), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer((x * self.factor).real)
+
+
+def test_the_first_update_of_a_complex_parameter_whose_gradient_is_clipped():
+    """The factor of the gradients is cast, which allocates before the states are made."""
+    torch.manual_seed(3)
+    model = Complex()
+    other = copy.deepcopy(model)
+    a, b = trained(model), trained(other)
+    step = neap.torch.compile_step(model, square, a, budget="max", clip_norm=0.1)
+    for x in batches(3):
+        loss = square(other, x)
+        loss.backward()
+        nn.utils.clip_grad_norm_(other.parameters(), 0.1)
+        b.step()
+        b.zero_grad()
+        assert torch.equal(step(x), loss.detach())
+    assert same_weights(model, other)
+
+
+def test_rates_and_settings_that_a_plan_rests_on_change():
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = neap.torch.compile_step(model, square, optimizer, budget="max")
+    changes = [{}, {"weight_decay": 0.1}, {"lr": torch.tensor(0.05)}, {"momentum": 0.9}, {"nesterov": True}]
+    for x, change in zip(batches(5), changes, strict=True):
+        optimizer.param_groups[0].update(change)
+        step(x)
+        assert step.memory.measured_peak_bytes <= step.memory.planned_peak_bytes
+
+
+def test_features_in_a_global_of_an_installed_package(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "kit_of_features.py").write_text(
+        "FEATURES = {}\ndef keep(module, args, output):\n    FEATURES.update(f=output)\ndef loss(m, x):\n"
+        "    return m(x).square().mean() + FEATURES['f'].square().mean()\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    kit = __import__("kit_of_features")
+    model = Net()
+    model.first.register_forward_hook(kit.keep)
+    step = beside_eager(model, kit.loss, lambda m, i: None, steps=3)
+    assert len(step.kinds) == 1 and type(kit.FEATURES["f"]) is torch.Tensor

@@ -121,6 +121,28 @@ neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, in
 /* Takes the `count` elements of an axis of x from `first` on. */
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count);
 
+/* What stands for a place outside an axis: nothing (such a place is refused), a constant, the element at the
+ * nearer end, the element that lies as far inside from that end as the place lies outside, or the element
+ * that an endless repetition of the axis has there. */
+typedef enum neap_border {
+  NEAP_BORDER_NONE,
+  NEAP_BORDER_CONSTANT,
+  NEAP_BORDER_EDGE,
+  NEAP_BORDER_REFLECT,
+  NEAP_BORDER_WRAP
+} neap_border;
+typedef struct neap_take_options {
+  int64_t first;
+  int64_t step;    /* 0: 1; may be negative */
+  int64_t divisor; /* 0: 1; positive */
+  neap_border border;
+  float value; /* of places outside, with NEAP_BORDER_CONSTANT */
+} neap_take_options;
+/* Takes `count` elements of an axis of x: element i of the result is the one at place floor((first + i step)
+ * / divisor). Steps, other orders, padding, repetition and resizing to the nearest element are such places;
+ * the gradient of an element is the sum over the places where it was read. */
+neap_tensor neap_take(neap_builder *b, neap_tensor x, int axis, int64_t count, neap_take_options options);
+
 /* Divides by the response of neighbours: x / (k + alpha / size * sum of squares over `size` neighbouring
  * channels)^beta of x [N, C, H, W]; channels beyond the ends count as 0. Zeros mean size 5, alpha 1e-4, beta
  * 0.75, k 1. */
@@ -235,6 +257,32 @@ neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float 
  * it): at row t, element d < width / 2 is the sine of (t + first) 10000^(-d / (width / 2 - 1)), element d +
  * width / 2 its cosine. The width is even. */
 neap_tensor neap_positions(neap_builder *b, int64_t length, int64_t width, int64_t first);
+
+/* Mixtures of experts (Shazeer et al. 2017): each row goes to the `count` experts with its highest scores,
+ * the first of equal ones. `normalised`: their weights sum to 1; else those of all experts do (softmax). */
+typedef struct neap_route_options {
+  int64_t count;
+  bool normalised;
+} neap_route_options;
+
+/* Where the rows go. Sorted by expert, there are N * count of them. */
+typedef struct neap_routes {
+  neap_tensor weights; /* [N, count] of the experts of each row, the highest first */
+  neap_tensor rows;    /* [N * count] of NEAP_I32: the row that each sorted row is; for neap_gather */
+  neap_tensor places;  /* [N, count] of NEAP_I32: where each row of an expert stands among the sorted ones */
+  neap_tensor ends;    /* [E] of NEAP_I32: where each expert's rows end */
+} neap_routes;
+
+/* Routes rows by their scores [N, E] of E experts. Gradients go through the weights. On failure all tensors
+ * are -1. */
+void neap_route(neap_builder *b, neap_tensor scores, neap_route_options options, neap_routes *routes);
+
+/* A linear layer without bias for each expert: rows x [S, K], sorted by expert, times its part of `weight`
+ * [E, outputs, K] or [E * outputs, K]; gives [S, outputs]. `ends`: those of neap_route. */
+neap_tensor neap_expert_linear(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor ends);
+
+/* Sums what the experts of each row gave, y [N * count, K], by their weights: [N, K]. */
+neap_tensor neap_expert_sum(neap_builder *b, neap_tensor y, neap_tensor weights, neap_tensor places);
 
 /* Counts the ids [N, T] of NEAP_I32 before the first negative one of each sequence, which is padding: [N] of
  * NEAP_I32. */

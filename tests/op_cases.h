@@ -274,6 +274,15 @@ static inline neap_tensor apply_softmax(neap_builder *b, neap_tensor x, const st
   const int *o = c->options;
   return neap_softmax(b, x, *o);
 }
+struct take_case {
+  int axis;
+  int64_t count;
+  neap_take_options options;
+};
+static inline neap_tensor apply_take(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const struct take_case *o = c->options;
+  return neap_take(b, x, o->axis, o->count, o->options);
+}
 static inline neap_tensor apply_transpose(neap_builder *b, neap_tensor x, const struct op_case *c) {
   (void)c;
   return neap_transpose(b, x, (int[]){0, 3, 1, 2});

@@ -77,6 +77,25 @@ static inline neap_tensor apply_rotary_at(neap_builder *b, neap_tensor x, const 
   return neap_rotary_at(b, x, o->heads, 0, neap_input(b, "op.position", NEAP_I32, 1, (int64_t[]){1}));
 }
 
+struct expert_case {
+  int64_t experts;
+  neap_route_options route;
+};
+
+/* Two layers of experts. */
+static inline neap_tensor apply_experts(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const struct expert_case *o = c->options;
+  const neap_parameter_options normal = {NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32};
+  const int64_t width = c->dims[1], hidden = 2 * width + 1;
+  const neap_tensor router = neap_parameter(b, "op.router", 2, (int64_t[]){o->experts, width}, normal),
+                    up = neap_parameter(b, "op.up", 3, (int64_t[]){o->experts, hidden, width}, normal),
+                    down = neap_parameter(b, "op.down", 2, (int64_t[]){o->experts * width, hidden}, normal);
+  neap_routes routes;
+  neap_route(b, neap_linear_with(b, x, router, -1), o->route, &routes);
+  const neap_tensor y = neap_silu(b, neap_expert_linear(b, neap_gather(b, x, routes.rows), up, routes.ends));
+  return neap_expert_sum(b, neap_expert_linear(b, y, down, routes.ends), routes.weights, routes.places);
+}
+
 struct store_case {
   bool from_first_row; /* or from the one that an input says */
 };

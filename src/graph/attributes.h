@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/places.h"
 #include "base/rotary.h"
 
 enum { ATTRIBUTE_MAX_AXES = 8 };
@@ -48,6 +49,12 @@ struct part_attributes { /* of one axis: elements from `first` on; axis alone: c
   int64_t axis, first, count;
 };
 
+struct take_attributes { /* `count` elements of one axis, at regular places */
+  int64_t axis, count;
+  struct take_places places;
+  float value; /* of places outside, where the border is a constant */
+};
+
 struct crop_attributes {
   int64_t top, left, height, width; /* its corner in the input, and its size */
 };
@@ -85,9 +92,15 @@ struct attention_attributes {
 struct rotary_attributes {
   int64_t heads; /* that are turned, the first ones; 0: all */
   int64_t first; /* position of the first row */
+  int64_t width; /* elements of each of them that are turned, the first ones; 0: all */
   float base;
-  struct rotary_scaling scaling;
-  bool back; /* the other way, as the gradient is turned */
+  struct rotary_scaling scaling; /* divisors of frequencies: the node's numbers */
+  bool back;                     /* the other way, as the gradient is turned */
+};
+
+struct route_attributes {
+  int64_t count;   /* experts of a row */
+  bool normalised; /* their weights sum to 1; else all experts' do */
 };
 
 struct positions_attributes {
@@ -140,6 +153,7 @@ union attributes {
   struct row_norm_attributes row_norm;
   struct response_attributes response;
   struct part_attributes part;
+  struct take_attributes take;
   struct crop_attributes crop;
   struct resize_attributes resize;
   struct pixels_attributes pixels;
@@ -147,6 +161,7 @@ union attributes {
   struct dropout_attributes dropout;
   struct attention_attributes attention;
   struct rotary_attributes rotary;
+  struct route_attributes route;
   struct positions_attributes positions;
   struct loss_attributes loss;
   struct scalar_attributes scalar;

@@ -90,8 +90,11 @@ neap_status graph_add_node(struct neap_graph *graph, struct node node) {
   node.inputs = region_copy(&graph->region, node.inputs, (size_t)node.input_count, sizeof *node.inputs);
   node.outputs = region_copy(&graph->region, node.outputs, (size_t)node.output_count, sizeof *node.outputs);
   node.updates = region_copy(&graph->region, node.updates, (size_t)node.update_count, sizeof *node.updates);
-  RETURN_IF(!node.name || !node.inputs || !node.outputs || !node.updates, NEAP_OUT_OF_MEMORY,
-            "graph '%s': out of memory", graph->name);
+  if (node.numbers != NULL)
+    node.numbers = region_copy(&graph->region, node.numbers, (size_t)node.number_count, sizeof *node.numbers);
+  RETURN_IF(!node.name || !node.inputs || !node.outputs || !node.updates ||
+                (!node.numbers && node.number_count > 0),
+            NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);
   TRY(vector_push(&graph->nodes, node));
   for (int32_t i = 0; i < node.output_count; i++)
     graph->tensors.data[node.outputs[i]].producer = (int32_t)graph->nodes.count - 1;

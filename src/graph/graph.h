@@ -61,6 +61,9 @@ struct node {
   union attributes attributes;
   int32_t input_count, output_count, update_count;
   const int32_t *inputs, *outputs, *updates; /* tensor ids; an optional input may be NO_TENSOR */
+  const float
+      *numbers; /* attributes that are a list: of Rotary the divisors of its frequencies; NULL: none */
+  int32_t number_count;
 };
 
 /* A tensor that whoever runs the graph can read by name. */

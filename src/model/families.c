@@ -11,19 +11,15 @@
 /* Finds a field of config.json by one of its names, "a|b|object.c"; NULL: it has none, or it is null. */
 static const json_t *find_in_config(const json_t *config, const char *names) {
   char name[64];
+  const json_t *value = config;
   while (*names != '\0') {
-    const size_t length = strcspn(names, "|"), dot = strcspn(names, ".|");
-    const json_t *object = config, *value;
-    if (dot < length) {
-      snprintf(name, sizeof name, "%.*s", (int)dot, names);
-      object = json_object_get(config, name);
-    }
-    const size_t from = dot < length ? dot + 1 : 0;
-    snprintf(name, sizeof name, "%.*s", (int)(length - from), names + from);
-    value = json_object_get(object, name);
-    if (value != NULL && !json_is_null(value)) return value;
+    const size_t length = strcspn(names, ".|");
+    snprintf(name, sizeof name, "%.*s", (int)length, names);
+    value = json_object_get(value, name);
     names += length;
-    names += *names == '|';
+    if (*names != '.' && value != NULL && !json_is_null(value)) return value;
+    if (*names != '.') value = config;
+    names += *names != '\0';
   }
   return NULL;
 }
@@ -104,6 +100,18 @@ static const struct field_row {
      offsetof(struct transformer, hidden),
      1 << 22,
      false},
+    {{"num_local_experts|num_experts", "expert_count"},
+     offsetof(struct transformer, experts),
+     1 << 16,
+     false},
+    {{"num_experts_per_tok", "expert_used_count"},
+     offsetof(struct transformer, experts_used),
+     1 << 16,
+     false},
+    {{"moe_intermediate_size", "expert_feed_forward_length"},
+     offsetof(struct transformer, expert_hidden),
+     1 << 22,
+     false},
     {{"vocab_size", "vocab_size"}, offsetof(struct transformer, vocabulary), 1 << 24, false},
 };
 
@@ -117,6 +125,7 @@ static neap_status read_sizes(const struct model_keys *keys, struct transformer 
                 key_text(keys, row->key, name));
       continue;
     }
+    if (keys->config == NULL && value == 0 && !row->needed) continue; /* in a GGUF file: none */
     RETURN_IF(value < 1 || value > row->most, NEAP_BAD_FORMAT, "%s: %s is %lld; it must be 1 to %lld",
               keys->path, key_text(keys, row->key, name), (long long)value, (long long)row->most);
     memcpy((char *)t + row->place, &value, sizeof value);
@@ -155,26 +164,76 @@ static float real_or(const struct model_keys *keys, struct key key, float usual)
   return get_real(keys, key, &value) ? (float)value : usual;
 }
 
+#define SCALING(field)                                                                                       \
+  "rope_scaling." field "|rope_parameters." field "|rope_parameters.full_attention." field
+
+static int64_t head_of(const struct transformer *t) {
+  return t->head_width > 0 ? t->head_width : t->width / t->heads;
+}
+
+static int64_t turned_of(const struct transformer *t) { return t->turned > 0 ? t->turned : head_of(t); }
+
+/* Reads a list of divisors from config.json, one for each pair of elements that are turned. */
+static neap_status read_divisors(const struct model_keys *keys, const char *names, int64_t pairs,
+                                 const float **divisors) {
+  const json_t *list = find_in_config(keys->config, names), *one;
+  float *numbers = region_alloc(keys->region, (size_t)pairs, sizeof *numbers);
+  size_t i;
+  RETURN_IF(numbers == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", keys->path);
+  RETURN_IF(!json_is_array(list) || json_array_size(list) != (size_t)pairs, NEAP_BAD_FORMAT,
+            "%s: config.json: '%s' must be a list of %lld numbers, one for each pair that is turned",
+            keys->path, names, (long long)pairs);
+  json_array_foreach(list, i, one) {
+    numbers[i] = (float)json_number_value(one);
+    RETURN_IF(!(numbers[i] > 0 && isfinite(numbers[i])), NEAP_BAD_FORMAT,
+              "%s: config.json: '%s' has %g; its numbers must be positive", keys->path, names,
+              (double)numbers[i]);
+  }
+  *divisors = numbers;
+  return NEAP_OK;
+}
+
+/* Reads LongRoPE's scaling from config.json. */
+static neap_status read_long_rope(const struct model_keys *keys, struct transformer *t) {
+  static const char places[] =
+      "original_max_position_embeddings|" SCALING("original_max_position_embeddings");
+  const int64_t pairs = turned_of(t) / 2;
+  int64_t longest = 0;
+  TRY(read_divisors(keys, SCALING("short_factor"), pairs, &t->divisors.within));
+  TRY(read_divisors(keys, SCALING("long_factor"), pairs, &t->divisors.beyond));
+  get_integer(keys, (struct key){"max_position_embeddings", NULL}, &longest);
+  RETURN_IF(!get_integer(keys, (struct key){places, NULL}, &t->divisors.places) || t->divisors.places < 2,
+            NEAP_BAD_FORMAT,
+            "%s: config.json: 'original_max_position_embeddings' is missing, or not a number of 2 or more",
+            keys->path);
+  const double factor = (double)real_or(keys, (struct key){SCALING("factor"), NULL},
+                                        (float)longest / (float)t->divisors.places),
+               usual = factor > 1 ? sqrt(1 + log(factor) / log((double)t->divisors.places)) : 1;
+  t->scaling.amplitude = real_or(keys, (struct key){SCALING("attention_factor"), NULL}, (float)usual);
+  RETURN_IF(!(t->scaling.amplitude > 0 && isfinite(t->scaling.amplitude)), NEAP_BAD_FORMAT,
+            "%s: config.json: 'attention_factor' is %g; it must be positive", keys->path,
+            (double)t->scaling.amplitude);
+  return NEAP_OK;
+}
+
 /* Reads the scaling of rotary positions, by a `kind` that config.json or the GGUF file names. */
 static neap_status read_scaling(const struct model_keys *keys, const char *kind, struct transformer *t) {
+  if (strcmp(kind, "longrope") == 0 || strcmp(kind, "su") == 0)
+    return keys->config != NULL ? read_long_rope(keys, t) : NEAP_OK; /* tensors have a GGUF file's */
   RETURN_IF(strcmp(kind, "linear") != 0 && strcmp(kind, "llama3") != 0, NEAP_UNSUPPORTED,
-            "%s: rotary positions are scaled by '%s'; linear and llama3 are supported", keys->path, kind);
-  t->scaling.factor =
-      real_or(keys, (struct key){"rope_scaling.factor|rope_parameters.factor", "rope.scaling.factor"}, 0);
+            "%s: rotary positions are scaled by '%s'; linear, llama3 and longrope are supported", keys->path,
+            kind);
+  t->scaling.factor = real_or(keys, (struct key){SCALING("factor"), "rope.scaling.factor"}, 0);
   RETURN_IF(!(t->scaling.factor > 0), NEAP_BAD_FORMAT,
             "%s: rotary positions are scaled by a factor of %g; it must be positive", keys->path,
             (double)t->scaling.factor);
   if (strcmp(kind, "linear") == 0) return NEAP_OK;
-  t->scaling.low =
-      real_or(keys, (struct key){"rope_scaling.low_freq_factor|rope_parameters.low_freq_factor", NULL}, 1);
-  t->scaling.high =
-      real_or(keys, (struct key){"rope_scaling.high_freq_factor|rope_parameters.high_freq_factor", NULL}, 4);
+  t->scaling.low = real_or(keys, (struct key){SCALING("low_freq_factor"), NULL}, 1);
+  t->scaling.high = real_or(keys, (struct key){SCALING("high_freq_factor"), NULL}, 4);
   t->scaling.places = 8192;
-  get_integer(keys,
-              (struct key){"rope_scaling.original_max_position_embeddings|rope_parameters."
-                           "original_max_position_embeddings",
-                           "rope.scaling.original_context_length"},
-              &t->scaling.places);
+  get_integer(
+      keys, (struct key){SCALING("original_max_position_embeddings"), "rope.scaling.original_context_length"},
+      &t->scaling.places);
   RETURN_IF(!(t->scaling.low > 0 && t->scaling.high > t->scaling.low) || t->scaling.places < 1,
             NEAP_BAD_FORMAT,
             "%s: rotary positions are scaled between %g and %g turns of %lld positions; the second number "
@@ -183,23 +242,34 @@ static neap_status read_scaling(const struct model_keys *keys, const char *kind,
   return NEAP_OK;
 }
 
-/* Reads the reach of rotary positions: config.json has it under one of two names, and the base may be in the
- * same object. */
-static neap_status read_rotary(const struct model_keys *keys, struct transformer *t) {
-  int64_t turned;
+/* Reads how much of each head rotary positions turn; all of it is 0. */
+static neap_status read_turned(const struct model_keys *keys, bool part, struct transformer *t) {
   const float share =
       real_or(keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
-  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads;
-  RETURN_IF(share != 1 ||
-                (get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned) && turned != head),
-            NEAP_UNSUPPORTED,
+  const int64_t head = head_of(t);
+  int64_t turned = (int64_t)((double)head * (double)share);
+  get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned);
+  RETURN_IF(turned != head && !part, NEAP_UNSUPPORTED,
             "%s: rotary positions rotate only a part of each head; only whole heads are supported",
             keys->path);
+  RETURN_IF(turned < 2 || turned > head || turned % 2 != 0, NEAP_BAD_FORMAT,
+            "%s: rotary positions rotate %lld of the %lld elements of a head; the number must be even",
+            keys->path, (long long)turned, (long long)head);
+  t->turned = turned < head ? turned : 0;
+  return NEAP_OK;
+}
+
+/* Reads the reach of rotary positions: config.json has it under one of two names, and the base may be in the
+ * same object. `part`: they may turn a part of each head. */
+static neap_status read_rotary(const struct model_keys *keys, bool part, struct transformer *t) {
+  TRY(read_turned(keys, part, t));
   t->rotary_base =
-      real_or(keys, (struct key){"rope_theta|rope_parameters.rope_theta", "rope.freq_base"}, 10000);
+      real_or(keys,
+              (struct key){"rope_theta|rope_parameters.rope_theta|rope_parameters.full_attention.rope_theta",
+                           "rope.freq_base"},
+              t->rotary_base > 0 ? t->rotary_base : 10000);
   const char *kind =
-      get_text(keys, (struct key){"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type",
-                                  "rope.scaling.type"});
+      get_text(keys, (struct key){SCALING("rope_type") "|rope_scaling.type", "rope.scaling.type"});
   RETURN_IF(!(t->rotary_base > 0 && isfinite(t->rotary_base)), NEAP_BAD_FORMAT,
             "%s: the base of rotary positions is %g; it must be positive", keys->path,
             (double)t->rotary_base);
@@ -252,12 +322,12 @@ static void set_llama_biases(const struct model_keys *keys, struct transformer *
     t->parts[part].bias = get_flag(keys, "mlp_bias", false);
 }
 
-/* Gives all layers the window. */
+/* Gives all layers the window; a GGUF file may have 0 for none. */
 static neap_status settle_window(const struct model_keys *keys, struct transformer *t) {
   static const struct key window_key = {"sliding_window", "attention.sliding_window"};
   char name[128];
   int64_t window;
-  if (!get_integer(keys, window_key, &window)) return NEAP_OK;
+  if (!get_integer(keys, window_key, &window) || (keys->config == NULL && window == 0)) return NEAP_OK;
   RETURN_IF(window < 1, NEAP_BAD_FORMAT, "%s: %s is %lld; it must be 1 or more", keys->path,
             key_text(keys, window_key, name), (long long)window);
   t->window = window;
@@ -324,20 +394,148 @@ static neap_status check_layer_types(const struct model_keys *keys, const struct
   return NEAP_OK;
 }
 
-/* Returns the number by whose root Gemma 2's scores are divided. A GGUF file does not have it: it is the
- * width of a head, except in the largest model. */
+/* Returns the number by whose root Gemma 2's and 3's scores are divided. A GGUF file does not have it: it is
+ * the width of a head, except in the largest models. */
 static int64_t gguf_scalar(const struct transformer *t) {
-  enum { LARGEST = 46 }; /* layers of 27B */
+  enum { LARGEST_2 = 46, LARGEST_3 = 62 }; /* layers of 27B */
   const int64_t by_width = t->width / t->heads;
-  return t->head_width > 0 && t->layers != LARGEST ? t->head_width : by_width;
+  return t->head_width > 0 && t->layers != (t->local_base > 0 ? LARGEST_3 : LARGEST_2) ? t->head_width
+                                                                                       : by_width;
 }
 
-static neap_status settle_gemma2(const struct model_keys *keys, struct transformer *t) {
+static neap_status read_score_scale(const struct model_keys *keys, struct transformer *t) {
   const float by = real_or(keys, (struct key){"query_pre_attn_scalar", NULL},
                            keys->config != NULL ? 256 : (float)gguf_scalar(t));
   RETURN_IF(!(by > 0 && isfinite(by)), NEAP_BAD_FORMAT,
             "%s: config.json: 'query_pre_attn_scalar' is %g; it must be positive", keys->path, (double)by);
   t->attention_scale = 1 / sqrtf(by);
+  return NEAP_OK;
+}
+
+/* Reads which blocks are of the second kind from a list of config.json, if it has one: each n-th, from the
+ * number of the first of them. 0: none is. */
+static neap_status read_every(const struct model_keys *keys, const char *name, const json_t *second,
+                              const struct transformer *t, int64_t *every) {
+  const json_t *list = keys->config != NULL ? find_in_config(keys->config, name) : NULL;
+  if (list == NULL || second == NULL) return NEAP_OK;
+  RETURN_IF(json_array_size(list) < (size_t)t->layers, NEAP_BAD_FORMAT,
+            "%s: config.json: '%s' must be a list with an entry for each of the %lld layers", keys->path,
+            name, (long long)t->layers);
+  *every = 0;
+  for (int64_t i = 0; i < t->layers; i++) {
+    const bool is = json_equal(json_array_get(list, (size_t)i), second) != 0;
+    if (is && *every == 0) *every = i + 1;
+    RETURN_IF(
+        *every > 0 && is != ((i + 1) % *every == 0), NEAP_UNSUPPORTED,
+        "%s: config.json: '%s' has another pattern at layer %lld; after the first full layer, or the "
+        "first one without positions, each that follows at the same distance must be such a one, and no "
+        "other",
+        keys->path, name, (long long)i);
+  }
+  return NEAP_OK;
+}
+
+static neap_status settle_gemma3(const struct model_keys *keys, struct transformer *t) {
+  const char *kind = get_text(keys, (struct key){"rope_parameters.sliding_attention.rope_type", NULL});
+  json_t *full = json_string("full_attention");
+  t->full_every = 6;
+  t->window = 4096;
+  t->local_base = real_or(
+      keys,
+      (struct key){"rope_local_base_freq|rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"},
+      10000);
+  get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
+  get_integer(
+      keys,
+      (struct key){"sliding_window_pattern|_sliding_window_pattern", "attention.sliding_window_pattern"},
+      &t->full_every);
+  const neap_status status = read_every(keys, "layer_types", full, t, &t->full_every);
+  json_decref(full);
+  TRY(status);
+  RETURN_IF(kind != NULL && strcmp(kind, "default") != 0, NEAP_UNSUPPORTED,
+            "%s: config.json: rotary positions of layers with a window are scaled by '%s'; only 'default' is "
+            "supported there",
+            keys->path, kind);
+  RETURN_IF(t->window < 1 || t->full_every < 0 || !(t->local_base > 0 && isfinite(t->local_base)),
+            NEAP_BAD_FORMAT,
+            "%s: the window has %lld tokens, each %lldth layer has none, and rotary positions within it have "
+            "the base %g; all must be positive",
+            keys->path, (long long)t->window, (long long)t->full_every, (double)t->local_base);
+  TRY(read_score_scale(keys, t));
+  TRY(read_cap(keys, (struct key){"attn_logit_softcapping", NULL}, 0, &t->score_cap));
+  TRY(read_cap(keys, (struct key){"final_logit_softcapping", "final_logit_softcapping"}, 0, &t->logit_cap));
+  TRY(need_flag(keys, "use_bidirectional_attention", false));
+  return settle_gemma(keys, t);
+}
+
+/* Blocks without positions: those with 0 in a list. */
+static neap_status settle_smollm3(const struct model_keys *keys, struct transformer *t) {
+  json_t *none = json_integer(0);
+  get_integer(keys, (struct key){"no_rope_layer_interval", NULL}, &t->still_every);
+  const neap_status status = read_every(keys, "no_rope_layers", none, t, &t->still_every);
+  json_decref(none);
+  TRY(status);
+  RETURN_IF(t->still_every < 0, NEAP_BAD_FORMAT,
+            "%s: config.json: 'no_rope_layer_interval' is %lld; it must not be negative", keys->path,
+            (long long)t->still_every);
+  if (t->still_every > t->layers) t->still_every = 0;
+  TRY(need_flag(keys, "use_sliding_window", false));
+  set_llama_biases(keys, t);
+  return NEAP_OK;
+}
+
+static neap_status settle_phi3(const struct model_keys *keys, struct transformer *t) {
+  RETURN_IF(t->activation != ACTIVATION_SILU, NEAP_UNSUPPORTED,
+            "%s: config.json: the activation of this family is 'silu'; no other is supported", keys->path);
+  return settle_window(keys, t);
+}
+
+/* Reads how a row's experts are chosen; layers of their own width are those of a dense model otherwise. */
+static neap_status settle_experts(const struct model_keys *keys, struct transformer *t) {
+  RETURN_IF(
+      t->experts < 1 || t->experts_used < 1 || t->experts_used > t->experts, NEAP_BAD_FORMAT,
+      "%s: has %lld experts, of which a token takes %lld; both must be given, and the second at most the "
+      "first",
+      keys->path, (long long)t->experts, (long long)t->experts_used);
+  if (t->expert_hidden == 0) t->expert_hidden = t->hidden;
+  return NEAP_OK;
+}
+
+static neap_status settle_mixtral(const struct model_keys *keys, struct transformer *t) {
+  TRY(settle_experts(keys, t));
+  return settle_window(keys, t);
+}
+
+static neap_status settle_olmoe(const struct model_keys *keys, struct transformer *t) {
+  t->experts_normalised = get_flag(keys, "norm_topk_prob", false);
+  RETURN_IF(keys->config != NULL && find_in_config(keys->config, "clip_qkv") != NULL, NEAP_UNSUPPORTED,
+            "%s: config.json: 'clip_qkv' is set; only null is supported", keys->path);
+  TRY(need_flag(keys, "attention_bias", false));
+  return settle_experts(keys, t);
+}
+
+static neap_status settle_qwen3_moe(const struct model_keys *keys, struct transformer *t) {
+  int64_t step = 1;
+  get_integer(keys, (struct key){"decoder_sparse_step", NULL}, &step);
+  const json_t *dense = keys->config != NULL ? find_in_config(keys->config, "mlp_only_layers") : NULL;
+  if (keys->config != NULL) t->experts_normalised = get_flag(keys, "norm_topk_prob", false);
+  RETURN_IF(
+      step != 1 || json_array_size(dense) > 0, NEAP_UNSUPPORTED,
+      "%s: config.json: has layers without experts ('decoder_sparse_step' is %lld, 'mlp_only_layers' has "
+      "%zu); only models whose layers all have experts are supported",
+      keys->path, (long long)step, json_array_size(dense));
+  TRY(need_flag(keys, "attention_bias", false));
+  TRY(need_flag(keys, "use_sliding_window", false));
+  return settle_experts(keys, t);
+}
+
+static neap_status settle_olmo2(const struct model_keys *keys, struct transformer *t) {
+  (void)t;
+  return need_flag(keys, "attention_bias", false);
+}
+
+static neap_status settle_gemma2(const struct model_keys *keys, struct transformer *t) {
+  TRY(read_score_scale(keys, t));
   TRY(read_cap(keys, (struct key){"attn_logit_softcapping", "attn_logit_softcapping"}, 50, &t->score_cap));
   TRY(read_cap(keys, (struct key){"final_logit_softcapping", "final_logit_softcapping"}, 30, &t->logit_cap));
   t->window = 4096;
@@ -375,21 +573,45 @@ static neap_status settle_opt(const struct model_keys *keys, struct transformer 
   return NEAP_OK;
 }
 
-#define LLAMA_LAYERS                                                                                         \
-  [PART_TOKEN] = {"model.embed_tokens"}, [PART_ATTENTION_NORM] = {"model.layers.%d.input_layernorm"},        \
-  [PART_QUERY] = {"model.layers.%d.self_attn.q_proj"}, [PART_KEY] = {"model.layers.%d.self_attn.k_proj"},    \
-  [PART_VALUE] = {"model.layers.%d.self_attn.v_proj"},                                                       \
-  [PART_ATTENTION_OUT] = {"model.layers.%d.self_attn.o_proj"},                                               \
-  [PART_GATE] = {"model.layers.%d.mlp.gate_proj"}, [PART_UP] = {"model.layers.%d.mlp.up_proj"},              \
-  [PART_DOWN] = {"model.layers.%d.mlp.down_proj"}, [PART_FINAL_NORM] = {"model.norm"},                       \
+#define STACK_NAMES                                                                                          \
+  [PART_TOKEN] = {"model.embed_tokens"}, [PART_QUERY] = {"model.layers.%d.self_attn.q_proj"},                \
+  [PART_KEY] = {"model.layers.%d.self_attn.k_proj"}, [PART_VALUE] = {"model.layers.%d.self_attn.v_proj"},    \
+  [PART_ATTENTION_OUT] = {"model.layers.%d.self_attn.o_proj"}, [PART_FINAL_NORM] = {"model.norm"},           \
   [PART_HEAD] = {"lm_head"}
-#define LLAMA_NAMES LLAMA_LAYERS, [PART_FEED_NORM] = {"model.layers.%d.post_attention_layernorm"}
+#define MLP_NAMES                                                                                            \
+  [PART_GATE] = {"model.layers.%d.mlp.gate_proj"}, [PART_UP] = {"model.layers.%d.mlp.up_proj"},              \
+  [PART_DOWN] = {"model.layers.%d.mlp.down_proj"}
+#define EXPERT_NAMES(router, gate, up, down)                                                                 \
+  [PART_ROUTER] = {"model.layers.%d." router ".gate"},                                                       \
+  [PART_EXPERT_GATE] = {"model.layers.%d." router ".experts.%e." gate},                                      \
+  [PART_EXPERT_UP] = {"model.layers.%d." router ".experts.%e." up},                                          \
+  [PART_EXPERT_DOWN] = {"model.layers.%d." router ".experts.%e." down}
+#define INPUT_NORM [PART_ATTENTION_NORM] = {"model.layers.%d.input_layernorm"}
+#define FEED_NORM  [PART_FEED_NORM] = {"model.layers.%d.post_attention_layernorm"}
+#define POST_NORMS                                                                                           \
+  [PART_ATTENTION_POST] = {"model.layers.%d.post_attention_layernorm"},                                      \
+  [PART_FEED_POST] = {"model.layers.%d.post_feedforward_layernorm"}
+#define HEAD_NORMS                                                                                           \
+  [PART_QUERY_NORM] = {"model.layers.%d.self_attn.q_norm"}, [PART_KEY_NORM] = {                              \
+                                                                "model.layers.%d.self_attn.k_norm"}
+#define GEMMA_NAMES                                                                                          \
+  STACK_NAMES, MLP_NAMES, INPUT_NORM,                                                                        \
+      POST_NORMS, [PART_FEED_NORM] = {"model.layers.%d.pre_feedforward_layernorm"}
+#define LLAMA_NAMES STACK_NAMES, MLP_NAMES, INPUT_NORM, FEED_NORM
 
-#define LLAMA_GGUF_NAMES                                                                                     \
-  [PART_TOKEN] = "token_embd", [PART_ATTENTION_NORM] = "blk.%d.attn_norm", [PART_QUERY] = "blk.%d.attn_q",   \
-  [PART_KEY] = "blk.%d.attn_k", [PART_VALUE] = "blk.%d.attn_v", [PART_ATTENTION_OUT] = "blk.%d.attn_output", \
-  [PART_FEED_NORM] = "blk.%d.ffn_norm", [PART_GATE] = "blk.%d.ffn_gate", [PART_UP] = "blk.%d.ffn_up",        \
-  [PART_DOWN] = "blk.%d.ffn_down", [PART_FINAL_NORM] = "output_norm", [PART_HEAD] = "output"
+#define GGUF_STACK                                                                                           \
+  [PART_TOKEN] = "token_embd", [PART_QUERY] = "blk.%d.attn_q", [PART_KEY] = "blk.%d.attn_k",                 \
+  [PART_VALUE] = "blk.%d.attn_v", [PART_ATTENTION_OUT] = "blk.%d.attn_output",                               \
+  [PART_FINAL_NORM] = "output_norm", [PART_HEAD] = "output"
+#define GGUF_MLP [PART_GATE] = "blk.%d.ffn_gate", [PART_UP] = "blk.%d.ffn_up", [PART_DOWN] = "blk.%d.ffn_down"
+#define GGUF_EXPERTS                                                                                         \
+  [PART_ROUTER] = "blk.%d.ffn_gate_inp", [PART_EXPERT_GATE] = "blk.%d.ffn_gate_exps",                        \
+  [PART_EXPERT_UP] = "blk.%d.ffn_up_exps", [PART_EXPERT_DOWN] = "blk.%d.ffn_down_exps"
+#define GGUF_NORMS [PART_ATTENTION_NORM] = "blk.%d.attn_norm", [PART_FEED_NORM] = "blk.%d.ffn_norm"
+#define GGUF_POST_NORMS                                                                                      \
+  [PART_ATTENTION_POST] = "blk.%d.post_attention_norm", [PART_FEED_POST] = "blk.%d.post_ffw_norm"
+#define GGUF_HEAD_NORMS  [PART_QUERY_NORM] = "blk.%d.attn_q_norm", [PART_KEY_NORM] = "blk.%d.attn_k_norm"
+#define LLAMA_GGUF_NAMES GGUF_STACK, GGUF_MLP, GGUF_NORMS
 
 #define GATED_DECODER .causal = true, .rms = true, .activation = ACTIVATION_SILU, .epsilon = 1e-6f
 
@@ -421,11 +643,8 @@ static const struct family families[] = {
      .class_name = "Qwen3ForCausalLM",
      .architecture = "qwen3",
      .kind = TASK_TOKENS,
-     .layers = {GATED_DECODER,
-                .parts = {LLAMA_NAMES, [PART_QUERY_NORM] = {"model.layers.%d.self_attn.q_norm"},
-                          [PART_KEY_NORM] = {"model.layers.%d.self_attn.k_norm"}}},
-     .gguf_names =
-         {LLAMA_GGUF_NAMES, [PART_QUERY_NORM] = "blk.%d.attn_q_norm", [PART_KEY_NORM] = "blk.%d.attn_k_norm"},
+     .layers = {GATED_DECODER, .parts = {LLAMA_NAMES, HEAD_NORMS}},
+     .gguf_names = {LLAMA_GGUF_NAMES, GGUF_HEAD_NORMS},
      .settle = settle_qwen},
     {.model_type = "gemma",
      .class_name = "GemmaForCausalLM",
@@ -450,13 +669,110 @@ static const struct family families[] = {
                 .epsilon = 1e-6f,
                 .tied = true,
                 .full_every = 2,
-                .parts = {LLAMA_LAYERS, [PART_ATTENTION_POST] = {"model.layers.%d.post_attention_layernorm"},
-                          [PART_FEED_NORM] = {"model.layers.%d.pre_feedforward_layernorm"},
-                          [PART_FEED_POST] = {"model.layers.%d.post_feedforward_layernorm"}}},
-     .gguf_names = {LLAMA_GGUF_NAMES, [PART_ATTENTION_POST] = "blk.%d.post_attention_norm",
-                    [PART_FEED_POST] = "blk.%d.post_ffw_norm"},
+                .parts = {GEMMA_NAMES}},
+     .gguf_names = {LLAMA_GGUF_NAMES, GGUF_POST_NORMS},
      .norm_less = true,
      .settle = settle_gemma2},
+    {.model_type = "gemma3_text",
+     .class_name = "Gemma3ForCausalLM",
+     .architecture = "gemma3",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_GELU_TANH,
+                .epsilon = 1e-6f,
+                .tied = true,
+                .rotary_base = 1e6f,
+                .parts = {GEMMA_NAMES, HEAD_NORMS}},
+     .gguf_names = {LLAMA_GGUF_NAMES, GGUF_HEAD_NORMS, GGUF_POST_NORMS},
+     .norm_less = true,
+     .settle = settle_gemma3},
+    {.model_type = "smollm3",
+     .class_name = "SmolLM3ForCausalLM",
+     .architecture = "smollm3",
+     .kind = TASK_TOKENS,
+     .layers = {GATED_DECODER, .tied = true, .rotary_base = 2e6f, .still_every = 4, .parts = {LLAMA_NAMES}},
+     .gguf_names = {LLAMA_GGUF_NAMES},
+     .permuted = true,
+     .settle = settle_smollm3},
+    {.model_type = "phi3",
+     .class_name = "Phi3ForCausalLM",
+     .architecture = "phi3",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_SILU,
+                .epsilon = 1e-5f,
+                .packed_gate = true,
+                .parts = {[PART_TOKEN] = {"model.embed_tokens"},
+                          [PART_ATTENTION_NORM] = {"model.layers.%d.input_layernorm"},
+                          [PART_QKV] = {"model.layers.%d.self_attn.qkv_proj"},
+                          [PART_ATTENTION_OUT] = {"model.layers.%d.self_attn.o_proj"},
+                          [PART_FEED_NORM] = {"model.layers.%d.post_attention_layernorm"},
+                          [PART_UP] = {"model.layers.%d.mlp.gate_up_proj"},
+                          [PART_DOWN] = {"model.layers.%d.mlp.down_proj"},
+                          [PART_FINAL_NORM] = {"model.norm"},
+                          [PART_HEAD] = {"lm_head"}}},
+     .gguf_names = {[PART_TOKEN] = "token_embd",
+                    [PART_ATTENTION_NORM] = "blk.%d.attn_norm",
+                    [PART_QKV] = "blk.%d.attn_qkv",
+                    [PART_ATTENTION_OUT] = "blk.%d.attn_output",
+                    [PART_FEED_NORM] = "blk.%d.ffn_norm",
+                    [PART_UP] = "blk.%d.ffn_up",
+                    [PART_DOWN] = "blk.%d.ffn_down",
+                    [PART_FINAL_NORM] = "output_norm",
+                    [PART_HEAD] = "output"},
+     .part_turned = true,
+     .settle = settle_phi3},
+    {.model_type = "olmo2",
+     .class_name = "Olmo2ForCausalLM",
+     .architecture = "olmo2",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_SILU,
+                .epsilon = 1e-5f,
+                .wide_norms = true,
+                .parts = {STACK_NAMES, MLP_NAMES, HEAD_NORMS, POST_NORMS}},
+     .gguf_names = {GGUF_STACK, GGUF_MLP, GGUF_HEAD_NORMS, GGUF_POST_NORMS},
+     .settle = settle_olmo2},
+    {.model_type = "mixtral",
+     .class_name = "MixtralForCausalLM",
+     .architecture = "llama",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_SILU,
+                .epsilon = 1e-5f,
+                .rotary_base = 1e6f,
+                .experts_normalised = true,
+                .parts = {STACK_NAMES, INPUT_NORM, FEED_NORM,
+                          EXPERT_NAMES("block_sparse_moe", "w1", "w3", "w2")}},
+     .gguf_names = {GGUF_STACK, GGUF_NORMS, GGUF_EXPERTS},
+     .permuted = true,
+     .settle = settle_mixtral},
+    {.model_type = "olmoe",
+     .class_name = "OlmoeForCausalLM",
+     .architecture = "olmoe",
+     .kind = TASK_TOKENS,
+     .layers = {.causal = true,
+                .rms = true,
+                .activation = ACTIVATION_SILU,
+                .epsilon = 1e-5f,
+                .wide_norms = true,
+                .parts = {STACK_NAMES, INPUT_NORM, FEED_NORM, HEAD_NORMS,
+                          EXPERT_NAMES("mlp", "gate_proj", "up_proj", "down_proj")}},
+     .gguf_names = {GGUF_STACK, GGUF_NORMS, GGUF_HEAD_NORMS, GGUF_EXPERTS},
+     .settle = settle_olmoe},
+    {.model_type = "qwen3_moe",
+     .class_name = "Qwen3MoeForCausalLM",
+     .architecture = "qwen3moe",
+     .kind = TASK_TOKENS,
+     .layers = {GATED_DECODER, .experts_normalised = true,
+                .parts = {STACK_NAMES, INPUT_NORM, FEED_NORM, HEAD_NORMS,
+                          EXPERT_NAMES("mlp", "gate_proj", "up_proj", "down_proj")}},
+     .gguf_names = {GGUF_STACK, GGUF_NORMS, GGUF_HEAD_NORMS, GGUF_EXPERTS},
+     .settle = settle_qwen3_moe},
     {.model_type = "gpt2",
      .class_name = "GPT2LMHeadModel",
      .short_keys = true,
@@ -565,14 +881,17 @@ enum { FAMILIES = sizeof families / sizeof *families };
 static neap_status find_family(const struct model_keys *keys, const struct family **family) {
   const bool folder = keys->config != NULL;
   const char *name = folder ? get_text(keys, (struct key){"model_type", NULL}) : keys->architecture;
-  char read[256] = "";
+  char read[512] = "";
+  int64_t experts = 0;
   RETURN_IF(name == NULL, NEAP_BAD_FORMAT, "%s: %s is missing", keys->path,
             folder ? "config.json: 'model_type'" : "the key 'general.architecture'");
+  get_integer(keys, (struct key){NULL, "expert_count"}, &experts);
   for (int i = 0; i < FAMILIES; i++) {
     const char *own = folder ? families[i].model_type : families[i].architecture;
     if (own == NULL) continue;
     *family = &families[i];
-    if (strcmp(own, name) == 0) return NEAP_OK;
+    const bool same = folder || (families[i].layers.parts[PART_ROUTER].name != NULL) == (experts > 0);
+    if (strcmp(own, name) == 0 && same) return NEAP_OK;
     if (strstr(read, own) != NULL) continue;
     snprintf(read + strlen(read), sizeof read - strlen(read), "%s%s", read[0] != '\0' ? ", " : "", own);
   }
@@ -597,7 +916,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
   if (t->parts[PART_POSITION].name != NULL)
     t->places = *context;
   else
-    TRY(read_rotary(keys, t));
+    TRY(read_rotary(keys, (*family)->part_turned, t));
   RETURN_IF(*context < 1 || *context > INT32_MAX, NEAP_BAD_FORMAT,
             "%s: the context length is missing, or not a number of 1 or more", keys->path);
   t->tied = get_flag(keys, "tie_word_embeddings", t->tied);
@@ -643,9 +962,32 @@ static bool set_sizes(const struct family *family, const struct transformer *t, 
   return good;
 }
 
+static json_t *float_list(const float *numbers, int64_t count) {
+  json_t *list = json_array();
+  bool good = list != NULL;
+  for (int64_t i = 0; good && i < count; i++) good = json_array_append_new(list, float_json(numbers[i])) == 0;
+  if (good) return list;
+  json_decref(list);
+  return NULL;
+}
+
+static bool set_long_rope(const struct transformer *t, json_t *config) {
+  const int64_t pairs = turned_of(t) / 2;
+  return set(config, "original_max_position_embeddings", json_integer(t->divisors.places)) &&
+         set(config, "rope_scaling",
+             json_pack("{s:s, s:o, s:o, s:o}", "rope_type", "longrope", "short_factor",
+                       float_list(t->divisors.within, pairs), "long_factor",
+                       float_list(t->divisors.beyond, pairs), "attention_factor",
+                       float_json((float)rotary_amplitude(&t->scaling))));
+}
+
 static bool set_rotary(const struct transformer *t, json_t *config) {
   const struct rotary_scaling *s = &t->scaling;
   bool good = set(config, "rope_theta", float_json(t->rotary_base));
+  if (t->turned > 0)
+    good = good && set(config, "partial_rotary_factor", float_json((float)t->turned / (float)head_of(t)));
+  if (t->local_base > 0) good = good && set(config, "rope_local_base_freq", float_json(t->local_base));
+  if (t->divisors.within != NULL) return good && set_long_rope(t, config);
   if (!(s->factor > 0)) return good;
   if (!(s->high > 0))
     return good && set(config, "rope_scaling",
@@ -657,7 +999,35 @@ static bool set_rotary(const struct transformer *t, json_t *config) {
                        "original_max_position_embeddings", (json_int_t)s->places));
 }
 
-/* Writes the caps, which only Gemma 2 has. */
+/* Writes the list of the kinds of blocks, of which each n-th is of the second kind. */
+static bool set_every(json_t *config, const char *name, const struct transformer *t, int64_t every,
+                      const json_t *first, const json_t *second) {
+  json_t *list = json_array();
+  bool good = list != NULL && first != NULL && second != NULL;
+  for (int64_t i = 0; good && i < t->layers; i++)
+    good = json_array_append(list, (json_t *)(every > 0 && (i + 1) % every == 0 ? second : first)) == 0;
+  if (good) return set(config, name, list);
+  json_decref(list);
+  return false;
+}
+
+/* Writes which blocks have no window, and which no positions. */
+static bool set_patterns(const struct family *family, const struct transformer *t, json_t *config) {
+  json_t *window = json_string("sliding_attention"), *full = json_string("full_attention"),
+         *turned = json_integer(1), *still = json_integer(0);
+  bool good = true;
+  if (t->full_every > 0 || t->local_base > 0)
+    good = set_every(config, "layer_types", t, t->full_every, window, full);
+  if (good && family->layers.still_every > 0)
+    good = set_every(config, "no_rope_layers", t, t->still_every, turned, still);
+  json_decref(window);
+  json_decref(full);
+  json_decref(turned);
+  json_decref(still);
+  return good;
+}
+
+/* Writes the caps of Gemma 2 and 3. */
 static bool set_caps(const struct transformer *t, json_t *config) {
   const float scale = t->attention_scale;
   return set(config, "query_pre_attn_scalar", json_integer((json_int_t)lroundf(1 / (scale * scale)))) &&
@@ -684,7 +1054,11 @@ json_t *family_config(const struct family *family, const struct transformer *t, 
     }
   if (good && t->parts[PART_POSITION].name == NULL) good = set_rotary(t, config);
   if (good && t->window > 0) good = set(config, "sliding_window", json_integer(t->window));
-  if (good && t->full_every > 0) good = set_caps(t, config);
+  if (good) good = set_patterns(family, t, config);
+  if (good && t->experts > 0)
+    good = set(config, "num_experts", json_integer(t->experts)) &&
+           set(config, "norm_topk_prob", json_boolean(t->experts_normalised));
+  if (good && t->attention_scale > 0) good = set_caps(t, config);
   if (good) return config;
   json_decref(config);
   return NULL;
@@ -711,8 +1085,13 @@ static neap_status add_integer(const struct writing *w, const char *key, int64_t
 
 static neap_status add_rotary(const struct writing *w, const struct transformer *t) {
   const struct rotary_scaling *s = &t->scaling;
-  TRY(add_integer(w, "rope.dimension_count", t->head_width > 0 ? t->head_width : t->width / t->heads));
+  TRY(add_integer(w, "rope.dimension_count", turned_of(t)));
   TRY(add_pair(w, "rope.freq_base", gguf_pair_f32("", t->rotary_base)));
+  if (t->local_base > 0) TRY(add_pair(w, "rope.freq_base_swa", gguf_pair_f32("", t->local_base)));
+  if (t->divisors.within != NULL) {
+    TRY(add_integer(w, "rope.scaling.original_context_length", t->divisors.places));
+    return add_pair(w, "rope.scaling.attn_factor", gguf_pair_f32("", (float)rotary_amplitude(s)));
+  }
   if (!(s->factor > 0)) return NEAP_OK;
   if (s->places > 0) return add_integer(w, "rope.scaling.original_context_length", s->places);
   TRY(add_pair(w, "rope.scaling.type", gguf_pair_text("", "linear")));
@@ -725,6 +1104,15 @@ static neap_status add_caps(const struct writing *w, const struct transformer *t
             "'query_pre_attn_scalar' is %g: a GGUF file cannot store it, and implies %lld for such a model; "
             "write the model as a folder",
             (double)scalar, (long long)gguf_scalar(t));
+  if (t->local_base > 0) {
+    RETURN_IF(
+        t->score_cap > 0, NEAP_UNSUPPORTED,
+        "'attn_logit_softcapping' is %g: a GGUF file of this family cannot store it; write the model as "
+        "a folder",
+        (double)t->score_cap);
+    if (t->logit_cap > 0) TRY(add_pair(w, "final_logit_softcapping", gguf_pair_f32("", t->logit_cap)));
+    return add_integer(w, "attention.sliding_window_pattern", t->full_every);
+  }
   RETURN_IF(!(t->score_cap > 0 && t->logit_cap > 0), NEAP_UNSUPPORTED,
             "'attn_logit_softcapping' and 'final_logit_softcapping': a GGUF file needs both (got %g and %g); "
             "write the model as a folder",
@@ -746,6 +1134,6 @@ neap_status family_pairs(const char *architecture, const struct transformer *t, 
   TRY(add_pair(&w, t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
                gguf_pair_f32("", t->epsilon)));
   if (t->window > 0) TRY(add_integer(&w, "attention.sliding_window", t->window));
-  if (t->full_every > 0) TRY(add_caps(&w, t));
+  if (t->attention_scale > 0) TRY(add_caps(&w, t));
   return t->parts[PART_POSITION].name == NULL ? add_rotary(&w, t) : NEAP_OK;
 }

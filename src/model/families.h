@@ -10,6 +10,7 @@
 /* The description of a model's structure: config.json of a folder, or the pairs of a GGUF file. */
 struct model_keys {
   const char *path;         /* for messages */
+  struct region *region;    /* of what is read */
   const json_t *config;     /* NULL: a GGUF file */
   const struct gguf *gguf;  /* NULL: a folder */
   const char *architecture; /* in a GGUF file: the beginning of its keys */
@@ -24,10 +25,11 @@ struct family {
   struct transformer layers;    /* the fixed properties, with the names of weights in a folder */
   const char *gguf_names[PARTS]; /* the same in a GGUF file, with %d for the number of a block */
   enum task_kind kind;
-  bool transposed; /* folder: matrices of the blocks are [in, out] */
-  bool permuted;   /* GGUF: rows of the two halves of each head of queries and keys alternate */
-  bool norm_less;  /* folder: norms multiply by 1 + weight */
-  bool short_keys; /* config.json: fields are n_embd, n_layer and so on */
+  bool transposed;  /* folder: matrices of the blocks are [in, out] */
+  bool permuted;    /* GGUF: rows of the two halves of each head of queries and keys alternate */
+  bool norm_less;   /* folder: norms multiply by 1 + weight */
+  bool part_turned; /* rotary positions may turn a part of each head */
+  bool short_keys;  /* config.json: fields are n_embd, n_layer and so on */
   /* Sets properties beyond the common fields; may be NULL. */
   neap_status (*settle)(const struct model_keys *keys, struct transformer *t);
 };

@@ -9,29 +9,66 @@
 #include "base/file.h"
 #include "base/json.h"
 
-static neap_status write_weights(struct language_exporting *x, const char *path) {
+/* A tensor of the folder: a variable, or one of its experts. */
+struct written {
+  int32_t origin;
+  int64_t expert; /* -1: all of it */
+};
+
+struct writing {
+  struct language_exporting *x;
+  struct safetensors_tensor *tensors;
+  struct written *written; /* of each */
+  int32_t count;
+};
+
+static neap_status read_written(void *context, int32_t index, float *data) {
+  const struct writing *w = context;
+  const struct written *t = &w->written[index];
+  return t->expert < 0 ? language_exporting_read(w->x, t->origin, data)
+                       : language_exporting_read_expert(w->x, t->origin, t->expert, data);
+}
+
+static neap_status add_tensor(struct writing *w, int32_t origin, int64_t expert, int64_t experts) {
+  struct language_exporting *x = w->x;
+  const struct origin *o = &x->model.origins[origin];
+  struct safetensors_tensor *t = &w->tensors[w->count];
+  const char *name = expert < 0 ? x->forms[origin].name : language_file_expert_name(&x->model, o, expert);
+  RETURN_IF(name == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", x->model.path);
+  *t = (struct safetensors_tensor){.name = name,
+                                   .dtype = x->from->dtype == NEAP_F16    ? "F16"
+                                            : x->from->dtype == NEAP_BF16 ? "BF16"
+                                                                          : "F32",
+                                   .rank = o->rank,
+                                   .elements = origin_elements(o) / experts};
+  memcpy(t->dims, o->dims, sizeof t->dims);
+  t->dims[0] /= experts;
+  if (x->forms[origin].transposed) t->dims[0] = o->dims[1], t->dims[1] = o->dims[0];
+  w->written[w->count++] = (struct written){origin, expert};
+  return NEAP_OK;
+}
+
+static neap_status write_weights(struct language_exporting *x, const char *path, int64_t *tensors) {
   static const struct safetensors_text metadata[] = {{"format", "pt"}};
   struct language_model *m = &x->model;
-  struct safetensors_tensor *tensors = region_alloc(&m->region, (size_t)m->origin_count, sizeof *tensors);
-  RETURN_IF(tensors == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  size_t most = 0;
+  for (int32_t i = 0; i < m->origin_count; i++) most += (size_t)language_file_experts(m, m->origins[i].part);
+  struct writing w = {.x = x,
+                      .tensors = region_alloc(&m->region, most, sizeof *w.tensors),
+                      .written = region_alloc(&m->region, most, sizeof *w.written)};
+  RETURN_IF(w.tensors == NULL || w.written == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
   for (int32_t i = 0; i < m->origin_count; i++) {
-    const struct origin *o = &m->origins[i];
-    struct safetensors_tensor *t = &tensors[i];
-    *t = (struct safetensors_tensor){.name = x->forms[i].name,
-                                     .dtype = x->from->dtype == NEAP_F16    ? "F16"
-                                              : x->from->dtype == NEAP_BF16 ? "BF16"
-                                                                            : "F32",
-                                     .rank = o->rank,
-                                     .elements = origin_elements(o)};
-    memcpy(t->dims, o->dims, sizeof t->dims);
-    if (x->forms[i].transposed) t->dims[0] = o->dims[1], t->dims[1] = o->dims[0];
+    const int64_t experts = language_file_experts(m, m->origins[i].part);
+    if (experts == 1) TRY(add_tensor(&w, i, -1, 1));
+    for (int64_t e = 0; experts > 1 && e < experts; e++) TRY(add_tensor(&w, i, e, experts));
   }
-  return safetensors_save(path, &(struct safetensors_content){.tensors = tensors,
-                                                              .tensor_count = m->origin_count,
+  *tensors = w.count;
+  return safetensors_save(path, &(struct safetensors_content){.tensors = w.tensors,
+                                                              .tensor_count = w.count,
                                                               .metadata = metadata,
                                                               .metadata_count = 1,
-                                                              .read = language_exporting_read,
-                                                              .context = x});
+                                                              .read = read_written,
+                                                              .context = &w});
 }
 
 static bool copy_bytes(FILE *file, const void *context) {
@@ -91,6 +128,10 @@ static json_t *described_config(const struct language_exporting *x, const struct
     good = json_object_set_new(config, "bos_token_id", json_integer(v->bos)) == 0;
   if (good && v->tokens != NULL && v->eos >= 0)
     good = json_object_set_new(config, "eos_token_id", json_integer(v->eos)) == 0;
+  if (good) /* else it would be the family's usual one, which the vocabulary may not have */
+    good = json_object_set_new(config, "pad_token_id",
+                               v->tokens != NULL && v->padding >= 0 ? json_integer(v->padding)
+                                                                    : json_null()) == 0;
   if (good) return config;
   json_decref(config);
   return NULL;
@@ -192,12 +233,12 @@ static neap_status remove_index(struct language_exporting *x, const char *folder
   return NEAP_OK;
 }
 
-static neap_status write_folder(struct language_exporting *x, const char *folder) {
+static neap_status write_folder(struct language_exporting *x, const char *folder, int64_t *tensors) {
   bool made;
   const char *weights = region_format(&x->model.region, "%s/model.safetensors", folder);
   RETURN_IF(weights == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   TRY(make_folder(x->from, folder, &made));
-  const neap_status status = write_weights(x, weights);
+  const neap_status status = write_weights(x, weights, tensors);
   if (status != NEAP_OK && made) rmdir(folder);
   TRY(status);
   TRY(remove_index(x, folder));
@@ -207,8 +248,8 @@ static neap_status write_folder(struct language_exporting *x, const char *folder
 neap_status language_export_folder(const struct language_export *from, const char *folder, int64_t *tensors) {
   struct language_exporting x = {.from = from};
   neap_status status = language_exporting_open(&x, true);
-  if (status == NEAP_OK) status = write_folder(&x, folder);
-  *tensors = x.model.origin_count;
-  language_file_close(&x.model);
+  *tensors = 0;
+  if (status == NEAP_OK) status = write_folder(&x, folder, tensors);
+  language_exporting_close(&x);
   return status;
 }

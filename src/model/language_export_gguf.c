@@ -12,7 +12,7 @@ struct gguf_export {
   struct language_exporting base;
   struct gguf_pairs pairs;
   struct gguf_tensor *tensors;
-  int32_t tensor_count; /* the origins', and the factors of frequencies where there are some */
+  int32_t tensor_count; /* the origins', and the divisors of frequencies where there are some */
 };
 
 static neap_status add(struct gguf_export *x, struct gguf_pair pair) {
@@ -60,6 +60,9 @@ static neap_status add_ids(struct gguf_export *x, const struct token_vocabulary 
   TRY(add_id(x, TOKENIZER("padding_token_id"), v->padding));
   TRY(add_flag(x, TOKENIZER("add_bos_token"), v->add_bos));
   TRY(add_flag(x, TOKENIZER("add_eos_token"), v->add_eos));
+  TRY(add_flag(x, TOKENIZER("remove_extra_whitespaces"), v->remove_spaces));
+  if (v->map != NULL)
+    TRY(add(x, gguf_pair_array(TOKENIZER("precompiled_charsmap"), GGUF_U8, (int64_t)v->map_bytes, v->map)));
   return add_flag(x, TOKENIZER("add_space_prefix"), v->add_space_prefix);
 }
 
@@ -78,6 +81,7 @@ static neap_status add_vocabulary(struct gguf_export *x, const struct token_voca
   TRY(add(x, gguf_pair_strings(TOKENIZER("tokens"), (struct gguf_strings){v->count, v->tokens, v->lengths})));
   if (v->scores != NULL) TRY(add(x, gguf_pair_array(TOKENIZER("scores"), GGUF_F32, v->count, v->scores)));
   TRY(add(x, gguf_pair_array(TOKENIZER("token_type"), GGUF_I32, v->count, v->types)));
+  if (v->merges == NULL) return add_ids(x, v);
   TRY(add(x,
           gguf_pair_strings(TOKENIZER("merges"), (struct gguf_strings){v->merge_count, v->merges, lengths})));
   return add_ids(x, v);
@@ -115,8 +119,8 @@ static neap_status make_pairs(struct gguf_export *x) {
 
 /* ---- Tensors ---- */
 
-static int64_t half_head(const struct transformer *t) {
-  return (t->head_width > 0 ? t->head_width : t->width / t->heads) / 2;
+static int64_t turned_pairs(const struct transformer *t) {
+  return (t->turned > 0 ? t->turned : t->head_width > 0 ? t->head_width : t->width / t->heads) / 2;
 }
 
 /* Returns the type of a tensor, as in llama.cpp: matrices small, other tensors and tables of positions in
@@ -126,10 +130,18 @@ static neap_dtype type_of(const struct language_export *from, const struct origi
   return o->dims[1] % dtype_rows[from->dtype].block_elements == 0 ? from->dtype : NEAP_F16;
 }
 
+/* Adds a tensor with a number for each pair that is turned. */
+static void add_factors(struct gguf_export *x, const char *name) {
+  const int64_t pairs = turned_pairs(&x->base.model.transformer);
+  x->tensors[x->tensor_count++] =
+      (struct gguf_tensor){.name = name, .dtype = NEAP_F32, .rank = 1, .dims = {pairs}, .elements = pairs};
+}
+
 static neap_status list_tensors(struct gguf_export *x) {
   struct language_model *m = &x->base.model;
   const struct rotary_scaling *scaling = &m->transformer.scaling;
-  x->tensors = region_alloc(&m->region, (size_t)m->origin_count + 1, sizeof *x->tensors);
+  const struct long_rope *divisors = &m->transformer.divisors;
+  x->tensors = region_alloc(&m->region, (size_t)m->origin_count + 2, sizeof *x->tensors);
   RETURN_IF(x->tensors == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
   for (int32_t i = 0; i < m->origin_count; i++) {
     const struct origin *o = &m->origins[i];
@@ -139,12 +151,19 @@ static neap_status list_tensors(struct gguf_export *x) {
                               .rank = o->rank,
                               .elements = origin_elements(o)};
     memcpy(t->dims, o->dims, sizeof t->dims);
+    const int64_t experts = language_file_experts(m, o->part);
+    if (experts > 1) {
+      t->rank = 3;
+      t->dims[0] = experts;
+      t->dims[1] = o->dims[0] / experts;
+      t->dims[2] = o->dims[1];
+    }
   }
   x->tensor_count = m->origin_count;
-  if (scaling->factor > 0 && scaling->places > 0) {
-    const int64_t half = half_head(&m->transformer);
-    x->tensors[x->tensor_count++] = (struct gguf_tensor){
-        .name = ROPE_FACTORS, .dtype = NEAP_F32, .rank = 1, .dims = {half}, .elements = half};
+  if (scaling->factor > 0 && scaling->places > 0) add_factors(x, ROPE_FACTORS);
+  if (divisors->within != NULL) {
+    add_factors(x, "rope_factors_long.weight");
+    add_factors(x, "rope_factors_short.weight");
   }
   return NEAP_OK;
 }
@@ -153,19 +172,24 @@ static neap_status list_tensors(struct gguf_export *x) {
 static neap_status read_factors(const struct language_model *m, float *data) {
   static const struct rotary_scaling none = {0};
   const struct transformer *t = &m->transformer;
-  const int64_t half = half_head(t);
+  const int64_t half = turned_pairs(t);
   const int32_t own = m->config == NULL ? gguf_find(&m->gguf, ROPE_FACTORS) : -1;
   if (own >= 0) return gguf_read(&m->gguf, own, 0, 1, data);
   for (int64_t d = 0; d < half; d++)
-    data[d] = (float)(rotary_frequency(t->rotary_base, &none, 2 * half, d) /
-                      rotary_frequency(t->rotary_base, &t->scaling, 2 * half, d));
+    data[d] = (float)(rotary_frequency(t->rotary_base, &none, NULL, 2 * half, d) /
+                      rotary_frequency(t->rotary_base, &t->scaling, NULL, 2 * half, d));
   return NEAP_OK;
 }
 
 static neap_status read_tensor(void *context, int32_t index, float *data) {
   struct gguf_export *x = context;
-  return index < x->base.model.origin_count ? language_exporting_read(&x->base, index, data)
-                                            : read_factors(&x->base.model, data);
+  const struct transformer *t = &x->base.model.transformer;
+  const int32_t factors = index - x->base.model.origin_count;
+  if (factors < 0) return language_exporting_read(&x->base, index, data);
+  if (t->divisors.within == NULL) return read_factors(&x->base.model, data);
+  memcpy(data, factors == 0 ? t->divisors.beyond : t->divisors.within,
+         (size_t)turned_pairs(t) * sizeof *data);
+  return NEAP_OK;
 }
 
 /* ---- The file ---- */
@@ -173,6 +197,16 @@ static neap_status read_tensor(void *context, int32_t index, float *data) {
 static neap_status check(const struct gguf_export *x, const char *path) {
   const struct language_model *m = &x->base.model;
   struct stat base, there;
+  const int64_t still = m->family->layers.still_every;
+  RETURN_IF(
+      m->transformer.still_every != (still <= m->transformer.layers ? still : 0), NEAP_UNSUPPORTED,
+      "%s: has other layers without rotary positions than each %lldth one, and a GGUF file cannot store "
+      "that; write the model as a folder",
+      m->path, (long long)still);
+  RETURN_IF(m->transformer.experts_normalised != m->family->layers.experts_normalised, NEAP_UNSUPPORTED,
+            "%s: 'norm_topk_prob' is %s; a GGUF file of this family means %s; write the model as a folder",
+            m->path, m->transformer.experts_normalised ? "true" : "false",
+            m->family->layers.experts_normalised ? "true" : "false");
   RETURN_IF(m->transformer.activation != m->family->layers.activation, NEAP_UNSUPPORTED,
             "%s: has another activation than the family '%s', and a GGUF file cannot store it; write the "
             "model as a folder",
@@ -201,6 +235,6 @@ neap_status language_export_gguf(const struct language_export *from, const char 
   const neap_status status = write_file(&x, path);
   *tensors = x.tensor_count;
   vector_free(&x.pairs.list);
-  language_file_close(&x.base.model);
+  language_exporting_close(&x.base);
   return status;
 }

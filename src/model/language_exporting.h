@@ -20,10 +20,18 @@ struct language_exporting {
   const struct language_export *from;
   struct language_model model;
   struct stored_form *forms; /* of the origins, in the written form */
+  float *whole;              /* the variable whose experts are being written one by one */
+  int32_t whole_of;          /* its number; -1: none */
 };
 
 /* Opens the base; `folder`: writes a folder, else a GGUF file. Close the model, whatever the status. */
 neap_status language_exporting_open(struct language_exporting *x, bool folder);
+
+void language_exporting_close(struct language_exporting *x);
+
+/* Reads one of the experts of a variable. */
+neap_status language_exporting_read_expert(struct language_exporting *x, int32_t index, int64_t expert,
+                                           float *data);
 
 /* Reads the current value of a variable, in the written form. The context is the struct above. */
 neap_status language_exporting_read(void *context, int32_t index, float *data);

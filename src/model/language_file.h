@@ -22,11 +22,13 @@ struct origin {
   const char *name; /* of the variable */
   enum part part;
   int64_t block;
-  const char *suffix;                 /* "weight" or "bias" */
-  const struct weight_tensor *file;   /* in a folder */
-  const struct packed_weight *packed; /* in a folder: packed in 4 bits; NULL: not packed */
-  int32_t tensor;                     /* in a GGUF file */
-  bool made;                          /* the file does not have it: it belongs to a new head */
+  const char *suffix;                   /* "weight" or "bias" */
+  const struct weight_tensor *file;     /* in a folder */
+  const struct packed_weight *packed;   /* in a folder: packed in 4 bits; NULL: not packed */
+  const struct weight_tensor **experts; /* in a folder: those of each expert, of which `file` is the first */
+  int64_t expert_count;                 /* that have a tensor each there; 1: the variable has one */
+  int32_t tensor;                       /* in a GGUF file */
+  bool made;                            /* the file does not have it: it belongs to a new head */
   int rank;
   int64_t dims[NEAP_MAX_RANK]; /* of the variable */
   struct stored_form form;     /* in this file */
@@ -82,6 +84,13 @@ neap_status language_file_read_rows(const struct language_model *m, const struct
  * bits. */
 neap_status language_file_read_blocks(const struct language_model *m, const struct origin *o, int64_t first,
                                       int64_t rows, void *blocks);
+
+/* Returns the name that a folder has for one of the variable's experts, in the model's region; NULL: out of
+ * memory. */
+const char *language_file_expert_name(struct language_model *m, const struct origin *o, int64_t expert);
+
+/* Returns the experts whose weights a part has; 1: it is an ordinary layer. */
+int64_t language_file_experts(const struct language_model *m, enum part part);
 
 /* Gives the form of a variable in a folder, or else in a GGUF file. The name is the model's.
  * NEAP_UNSUPPORTED: it cannot be stored so; the message names it. */

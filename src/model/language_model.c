@@ -40,7 +40,53 @@ static const struct weight_tensor *find_weight(const struct language_model *m, c
   return found;
 }
 
+int64_t language_file_experts(const struct language_model *m, enum part part) {
+  return part == PART_EXPERT_GATE || part == PART_EXPERT_UP || part == PART_EXPERT_DOWN
+             ? m->transformer.experts
+             : 1;
+}
+
+const char *language_file_expert_name(struct language_model *m, const struct origin *o, int64_t expert) {
+  char name[SEQUENCE_NAME];
+  transformer_expert_name(&m->transformer, o->part, o->block, expert, name);
+  return region_format(&m->region, "%s.%s", name, o->suffix);
+}
+
+/* Finds the tensors of all experts in a folder, which must have one shape. */
+static neap_status find_experts(struct language_model *m, struct origin *o, bool *found) {
+  const int64_t count = language_file_experts(m, o->part);
+  o->experts = region_alloc(&m->region, (size_t)count, sizeof *o->experts);
+  RETURN_IF(o->experts == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for experts", m->path);
+  o->expert_count = count;
+  for (int64_t e = 0; e < count; e++) {
+    const char *name = language_file_expert_name(m, o, e);
+    const struct packed_weight *packed;
+    RETURN_IF(name == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
+    o->experts[e] = find_weight(m, name);
+    *found = o->experts[e] != NULL;
+    if (!*found && e == 0) return NEAP_OK;
+    RETURN_IF(!*found, NEAP_BAD_FORMAT, "%s: tensor '%s' is missing; each of the %lld experts needs one",
+              m->path, name, (long long)count);
+    TRY(packed_weight_find(&m->weights, o->experts[e], &m->region, &packed));
+    RETURN_IF(packed != NULL, NEAP_UNSUPPORTED, "%s: tensor '%s' is packed in 4 bits; experts cannot be so",
+              m->path, name);
+    TRY(safetensors_need_real(o->experts[e]->file, o->experts[e]->index));
+    const struct safetensors_tensor *t = &o->experts[e]->file->tensors[o->experts[e]->index],
+                                    *first = &o->experts[0]->file->tensors[o->experts[0]->index];
+    RETURN_IF(t->rank != 2 || memcmp(t->dims, first->dims, 2 * sizeof *t->dims) != 0, NEAP_BAD_FORMAT,
+              "%s: tensor '%s' is %s, but that of the first expert %s; all must be matrices of one shape",
+              m->path, name, dims_text(t->rank, t->dims).text, dims_text(first->rank, first->dims).text);
+    o->rank = 2;
+    o->dims[0] = count * t->dims[0];
+    o->dims[1] = t->dims[1];
+  }
+  o->file = o->experts[0];
+  return NEAP_OK;
+}
+
 static neap_status find_tensor(struct language_model *m, const char *name, struct origin *o, bool *found) {
+  o->expert_count = 1;
+  if (m->config != NULL && language_file_experts(m, o->part) > 1) return find_experts(m, o, found);
   if (m->config != NULL) {
     o->file = find_weight(m, name);
     *found = o->file != NULL;
@@ -64,6 +110,14 @@ static neap_status find_tensor(struct language_model *m, const char *name, struc
   memcpy(o->dims, t->dims, sizeof o->dims);
   RETURN_IF(!t->known, NEAP_UNSUPPORTED, "%s: tensor '%s' has the unsupported type %s", m->path, name,
             gguf_type_name(t->type) != NULL ? gguf_type_name(t->type) : "a type without a name");
+  if (t->rank == 3 && language_file_experts(m, o->part) > 1) { /* the experts' rows, one behind the other */
+    RETURN_IF(t->dims[0] != language_file_experts(m, o->part), NEAP_BAD_FORMAT,
+              "%s: tensor '%s' is %s; there are %lld experts", m->path, name, dims_text(3, t->dims).text,
+              (long long)language_file_experts(m, o->part));
+    o->rank = 2;
+    o->dims[0] = t->dims[0] * t->dims[1];
+    o->dims[1] = t->dims[2];
+  }
   return NEAP_OK;
 }
 
@@ -145,8 +199,10 @@ static neap_status add_origin(struct language_model *m, enum part part, int64_t 
     m->origin_count++;
     return language_file_form(m, o, folder, &o->form);
   }
+  const char *missing =
+      folder && language_file_experts(m, part) > 1 ? language_file_expert_name(m, o, 0) : stored;
   RETURN_IF(!found, NEAP_BAD_FORMAT, "%s: tensor '%s' is missing, which a model of the family '%s' needs",
-            m->path, stored, m->family->model_type);
+            m->path, missing != NULL ? missing : stored, m->family->model_type);
   m->origin_count++;
   TRY(language_file_form(m, o, folder, &o->form));
   if (o->packed != NULL) o->form.transposed = false; /* linear layers are made of all that are packed */
@@ -296,12 +352,58 @@ static neap_status read_rope_factors(struct language_model *m) {
             (double)t->scaling.factor);
   static const struct rotary_scaling none = {0};
   for (int64_t d = 0; d < head / 2; d++) {
-    const double factor = rotary_frequency(t->rotary_base, &none, head, d) /
-                          rotary_frequency(t->rotary_base, &t->scaling, head, d);
+    const double factor = rotary_frequency(t->rotary_base, &none, NULL, head, d) /
+                          rotary_frequency(t->rotary_base, &t->scaling, NULL, head, d);
     RETURN_IF(!(fabs(factor - (double)factors[d]) <= 1e-3 * factor), NEAP_UNSUPPORTED,
               "%s: tensor 'rope_freqs.weight' has %g at %lld, where Llama 3's scaling has %g", m->path,
               (double)factors[d], (long long)d, factor);
   }
+  return NEAP_OK;
+}
+
+/* Reads the divisors of a GGUF tensor, one for each pair that is turned; NULL: it has no such tensor. */
+static neap_status read_divisors(struct language_model *m, const char *name, int64_t pairs,
+                                 const float **divisors) {
+  const int32_t tensor = gguf_find(&m->gguf, name);
+  *divisors = NULL;
+  if (tensor < 0) return NEAP_OK;
+  RETURN_IF(m->gguf.tensors[tensor].elements != pairs, NEAP_BAD_FORMAT,
+            "%s: tensor '%s' has %lld numbers; there are %lld pairs to turn", m->path, name,
+            (long long)m->gguf.tensors[tensor].elements, (long long)pairs);
+  float *numbers = region_alloc(&m->region, (size_t)pairs, sizeof *numbers);
+  RETURN_IF(numbers == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  TRY(gguf_read(&m->gguf, tensor, 0, 1, numbers));
+  for (int64_t i = 0; i < pairs; i++)
+    RETURN_IF(!(numbers[i] > 0 && isfinite(numbers[i])), NEAP_BAD_FORMAT,
+              "%s: tensor '%s' has %g; its numbers must be positive", m->path, name, (double)numbers[i]);
+  *divisors = numbers;
+  return NEAP_OK;
+}
+
+/* LongRoPE in a GGUF file: two tensors, the length up to which the first serves, and the amplitude. */
+static neap_status read_long_rope(struct language_model *m, const struct model_keys *keys) {
+  struct transformer *t = &m->transformer;
+  const int64_t head = t->head_width > 0 ? t->head_width : t->width / t->heads,
+                pairs = (t->turned > 0 ? t->turned : head) / 2;
+  double amplitude = 1;
+  if (m->config != NULL) return NEAP_OK;
+  TRY(read_divisors(m, "rope_factors_short.weight", pairs, &t->divisors.within));
+  TRY(read_divisors(m, "rope_factors_long.weight", pairs, &t->divisors.beyond));
+  if (t->divisors.within == NULL && t->divisors.beyond == NULL) return NEAP_OK;
+  const char *places =
+                 region_format(&m->region, "%s.rope.scaling.original_context_length", keys->architecture),
+             *factor = region_format(&m->region, "%s.rope.scaling.attn_factor", keys->architecture);
+  RETURN_IF(places == NULL || factor == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->path);
+  gguf_integer(&m->gguf, places, &t->divisors.places);
+  gguf_real(&m->gguf, factor, &amplitude);
+  RETURN_IF(
+      t->divisors.within == NULL || t->divisors.beyond == NULL || t->divisors.places < 1 ||
+          !(amplitude > 0 && isfinite(amplitude)),
+      NEAP_BAD_FORMAT,
+      "%s: LongRoPE needs the tensors 'rope_factors_short.weight' and 'rope_factors_long.weight', and a "
+      "positive '%s' and '%s' (got %lld and %g)",
+      m->path, places, factor, (long long)t->divisors.places, amplitude);
+  t->scaling.amplitude = (float)amplitude;
   return NEAP_OK;
 }
 
@@ -346,10 +448,11 @@ neap_status language_file_open(struct language_model *m, const char *path, bool 
 neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
                                   const neap_model_options *options) {
   *m = (struct language_model){.path = path};
-  struct model_keys keys = {.path = path};
+  struct model_keys keys = {.path = path, .region = &m->region};
   TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
+  TRY(read_long_rope(m, &keys));
   TRY(settle_vocabulary(m));
   TRY(settle_stack_head(m, &keys, options));
   return find_origins(m);
@@ -654,6 +757,18 @@ static neap_status token_numbers(struct language_model *m, const struct gguf_arr
 
 #define TOKENIZER_KEY "tokenizer.ggml."
 
+/* Reads the map of characters of a SentencePiece model. */
+static neap_status read_character_map(struct language_model *m, struct token_vocabulary *v) {
+  const struct gguf_array *array = gguf_integers(&m->gguf, TOKENIZER_KEY "precompiled_charsmap");
+  if (array == NULL || array->count == 0) return NEAP_OK;
+  unsigned char *map = region_alloc(&m->region, (size_t)array->count, 1);
+  RETURN_IF(map == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for its tokens", m->path);
+  for (int64_t i = 0; i < array->count; i++) map[i] = (unsigned char)gguf_integer_at(array, i);
+  v->map = map;
+  v->map_bytes = (size_t)array->count;
+  return NEAP_OK;
+}
+
 neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v) {
   const struct gguf *g = &m->gguf;
   const struct gguf_strings *tokens = gguf_strings(g, TOKENIZER_KEY "tokens"),
@@ -683,8 +798,9 @@ neap_status language_file_vocabulary(struct language_model *m, struct token_voca
                                  .padding = gguf_id(g, TOKENIZER_KEY "padding_token_id"),
                                  .add_bos = gguf_flag(g, TOKENIZER_KEY "add_bos_token"),
                                  .add_eos = gguf_flag(g, TOKENIZER_KEY "add_eos_token"),
-                                 .add_space_prefix = gguf_flag(g, TOKENIZER_KEY "add_space_prefix")};
-  return NEAP_OK;
+                                 .add_space_prefix = gguf_flag(g, TOKENIZER_KEY "add_space_prefix"),
+                                 .remove_spaces = gguf_flag(g, TOKENIZER_KEY "remove_extra_whitespaces")};
+  return read_character_map(m, v);
 }
 
 static neap_status vocabulary_tokenizer(struct language_model *m, struct tokenizer **out) {

@@ -52,9 +52,24 @@ static neap_status read_transposed(const struct origin *o, int64_t first, int64_
   return status;
 }
 
+/* Reads rows of a variable whose experts have a tensor each. */
+static neap_status read_experts(const struct origin *o, int64_t first, int64_t rows, int64_t row,
+                                float *data) {
+  const int64_t own = o->dims[0] / o->expert_count; /* rows of each */
+  for (int64_t at = first, some; at < first + rows; at += some) {
+    const struct weight_tensor *t = o->experts[at / own];
+    const int64_t left = own - at % own;
+    some = left < first + rows - at ? left : first + rows - at;
+    TRY(safetensors_read_part(t->file, t->index, at % own * row, some * row, false,
+                              data + (at - first) * row));
+  }
+  return NEAP_OK;
+}
+
 /* Reads elements that are consecutive in the file. */
 static neap_status read_straight(const struct language_model *m, const struct origin *o, int64_t first,
                                  int64_t rows, int64_t row, float *data) {
+  if (o->expert_count > 1) return read_experts(o, first, rows, row, data);
   if (o->file != NULL)
     return safetensors_read_part(o->file->file, o->file->index, first * row, rows * row, false, data);
   return gguf_read(&m->gguf, o->tensor, first, rows, data);

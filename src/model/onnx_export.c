@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/onnx_nearest.h"
 #include "op/op.h"
 
 struct exporter {
@@ -268,15 +269,30 @@ static void write_crop(struct exporter *e, const struct node *n) {
   set(e, n, slice(e, slice(e, in(e, n, 0), 2, a->top, a->height), 3, a->left, a->width));
 }
 
-static void write_resize(struct exporter *e, const struct node *n) {
-  const struct resize_attributes *a = &n->attributes.resize;
-  const char *batch = NODE(e->w, "Shape", in(e, n, 0)); /* and channels */
+/* Writes a Resize to the sizes of the result; batch and channels are those of the input. */
+static const char *resized(struct exporter *e, const struct node *n, const char *mode) {
+  const struct tensor *t = tensor_at(e, n->outputs[0]);
+  const char *batch = NODE(e->w, "Shape", in(e, n, 0));
   writer_integer(e->w, "end", 2);
-  const char *pixels = writer_integers_tensor(e->w, 2, (int64_t[]){a->height, a->width}),
+  const char *pixels = writer_integers_tensor(e->w, t->rank - 2, &t->dims[2]),
              *sizes = NODE(e->w, "Concat", batch, pixels);
   writer_integer(e->w, "axis", 0);
   const char *y = NODE(e->w, "Resize", in(e, n, 0), NULL, NULL, sizes);
-  writer_text(e->w, "mode", "linear");
+  writer_text(e->w, "mode", mode);
+  return y;
+}
+
+static void write_nearest(struct exporter *e, const struct node *n, const char *coordinates,
+                          const char *rounding) {
+  const char *y = resized(e, n, "nearest");
+  writer_text(e->w, "coordinate_transformation_mode", coordinates);
+  writer_text(e->w, "nearest_mode", rounding);
+  set(e, n, y);
+}
+
+static void write_resize(struct exporter *e, const struct node *n) {
+  const struct resize_attributes *a = &n->attributes.resize;
+  const char *y = resized(e, n, "linear");
   writer_text(e->w, "coordinate_transformation_mode", a->align_corners ? "align_corners" : "half_pixel");
   set(e, n, y);
 }
@@ -362,6 +378,75 @@ static void write_slice(struct exporter *e, const struct node *n) {
   const struct part_attributes *a = &n->attributes.part;
   const char *addend = in(e, n, 1), *y = slice(e, in(e, n, 0), a->axis, a->first, a->count);
   set(e, n, addend != NULL ? NODE(e->w, "Add", y, addend) : y);
+}
+
+static const char *padded(struct exporter *e, const char *x, int32_t rank, int64_t axis, int64_t before,
+                          int64_t behind, const char *mode, float value) {
+  int64_t pads[2 * NEAP_MAX_RANK] = {0};
+  pads[axis] = before;
+  pads[rank + axis] = behind;
+  const char *y = NODE(e->w, "Pad", x, writer_integers_tensor(e->w, 2 * rank, pads), number(e, value));
+  writer_text(e->w, "mode", mode);
+  return y;
+}
+
+/* Writes indices: of each place, or of those inside with the constant around them. */
+static const char *gathered(struct exporter *e, const struct node *n, const char *x) {
+  const struct take_attributes *a = &n->attributes.take;
+  const struct tensor *t = of_input(e, n, 0);
+  int64_t *ids = region_alloc(&e->w->region, (size_t)a->count, sizeof *ids), first = 0, count = 0;
+  if (ids == NULL) {
+    writer_fail(e->w, neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for indices"));
+    return "";
+  }
+  for (int64_t i = 0; i < a->count; i++) {
+    const int64_t id = element_at(place_at(a->places, i), t->dims[a->axis], a->places.border);
+    if (id < 0) continue;
+    if (count == 0) first = i;
+    ids[count++] = id;
+  }
+  if (count == 0) refuse(e, n, "a border alone cannot be written");
+  const char *y = NODE(e->w, "Gather", x, writer_integers_tensor(e->w, (int32_t)count, ids));
+  writer_integer(e->w, "axis", a->axis);
+  return count == a->count
+             ? y
+             : padded(e, y, t->rank, a->axis, first, a->count - first - count, "constant", a->value);
+}
+
+/* Writes a step of 1 with a border as Pad, or as Tile and Slice; others without one as Slice; nearest pixels
+ * as Resize. */
+static void write_take(struct exporter *e, const struct node *n) {
+  static const char *const modes[] = {
+      [BORDER_CONSTANT] = "constant", [BORDER_EDGE] = "edge", [BORDER_REFLECT] = "reflect"};
+  const struct take_attributes *a = &n->attributes.take;
+  const struct take_places p = a->places;
+  const struct tensor *x = of_input(e, n, 0);
+  const int64_t size = x->dims[a->axis], axis = a->axis, behind = p.first + a->count - size;
+  const char *coordinates, *rounding;
+  if (open_axis(e, n->inputs[0]) == axis) refuse(e, n, "records at regular places cannot be written");
+  if (p.divisor == 1 && p.step == 1 && p.border >= BORDER_CONSTANT && p.border <= BORDER_REFLECT &&
+      p.first <= 0 && behind >= 0 && (p.border != BORDER_REFLECT || (-p.first < size && behind < size))) {
+    set(e, n, padded(e, in(e, n, 0), x->rank, axis, -p.first, behind, modes[p.border], a->value));
+  } else if (p.divisor == 1 && p.step == 1 && p.border == BORDER_WRAP) {
+    const int64_t first = element_at(p.first, size, BORDER_WRAP),
+                  whole = (first + a->count + size - 1) / size;
+    int64_t repeats[NEAP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+    repeats[axis] = whole;
+    const char *y = NODE(e->w, "Tile", in(e, n, 0), writer_integers_tensor(e->w, x->rank, repeats));
+    set(e, n, whole * size == a->count ? y : slice(e, y, axis, first, a->count));
+  } else if (p.divisor == 1 && p.border == BORDER_NONE) {
+    const int64_t last = p.first + (a->count - 1) * p.step, end = p.step > 0 ? last + 1
+                                                                  : last > 0 ? last - 1
+                                                                             : INT32_MIN;
+    set(e, n,
+        NODE(e->w, "Slice", in(e, n, 0), writer_integers_tensor(e->w, 1, &p.first),
+             writer_integers_tensor(e->w, 1, &end), writer_integers_tensor(e->w, 1, &axis),
+             writer_integers_tensor(e->w, 1, &p.step)));
+  } else if (nearest_modes(p, size, a->count, &coordinates, &rounding) && axis >= 2) {
+    write_nearest(e, n, coordinates, rounding);
+  } else {
+    set(e, n, gathered(e, n, in(e, n, 0)));
+  }
 }
 
 static void write_transpose(struct exporter *e, const struct node *n) {
@@ -471,8 +556,9 @@ static void write_attention(struct exporter *e, const struct node *n) {
 }
 
 /* Returns cosines or sines [T, 1, D / 2]. */
-static const char *turns(struct exporter *e, const struct rotary_attributes *a, int64_t length, int64_t half,
-                         bool sine) {
+static const char *turns(struct exporter *e, const struct node *n, int64_t length, int64_t half, bool sine) {
+  const struct rotary_attributes *a = &n->attributes.rotary;
+  const double amplitude = rotary_amplitude(&a->scaling);
   float *table = region_alloc(&e->w->region, (size_t)(length * half), sizeof *table);
   if (table == NULL) {
     writer_fail(e->w, neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for rotations"));
@@ -480,8 +566,9 @@ static const char *turns(struct exporter *e, const struct rotary_attributes *a, 
   }
   for (int64_t t = 0; t < length; t++)
     for (int64_t d = 0; d < half; d++) {
-      const double angle = (double)(t + a->first) * rotary_frequency(a->base, &a->scaling, 2 * half, d);
-      table[t * half + d] = (float)(sine ? sin(angle) : cos(angle));
+      const double angle =
+          (double)(t + a->first) * rotary_frequency(a->base, &a->scaling, n->numbers, 2 * half, d);
+      table[t * half + d] = (float)(amplitude * (sine ? sin(angle) : cos(angle)));
     }
   return writer_reals(e->w, 3, (int64_t[]){length, 1, half}, table);
 }
@@ -489,16 +576,18 @@ static const char *turns(struct exporter *e, const struct rotary_attributes *a, 
 static void write_rotary(struct exporter *e, const struct node *n) {
   const struct rotary_attributes *a = &n->attributes.rotary;
   const struct tensor *x = of_input(e, n, 0);
-  const int64_t half = x->dims[3] / 2, heads = a->heads > 0 ? a->heads : x->dims[2],
-                rest = x->dims[2] - heads;
+  const int64_t half = (a->width > 0 ? a->width : x->dims[3]) / 2, still = x->dims[3] - 2 * half,
+                heads = a->heads > 0 ? a->heads : x->dims[2], rest = x->dims[2] - heads;
   if (n->input_count > ROTARY_POSITION && n->inputs[ROTARY_POSITION] != NO_TENSOR)
     refuse(e, n, "a position that is an input cannot be written");
   const char *whole = in(e, n, 0), *turned = rest > 0 ? slice(e, whole, 2, 0, heads) : whole,
-             *c = turns(e, a, x->dims[1], half, false), *s = turns(e, a, x->dims[1], half, true);
+             *c = turns(e, n, x->dims[1], half, false), *s = turns(e, n, x->dims[1], half, true);
   const char *p = slice(e, turned, 3, 0, half), *q = slice(e, turned, 3, half, half);
   const char *first = NODE(e->w, "Sub", NODE(e->w, "Mul", p, c), NODE(e->w, "Mul", q, s)),
              *second = NODE(e->w, "Add", NODE(e->w, "Mul", q, c), NODE(e->w, "Mul", p, s));
-  const char *y = concat(e, 2, (const char *[]){first, second}, 3);
+  const char *y = still > 0
+                      ? concat(e, 3, (const char *[]){first, second, slice(e, turned, 3, 2 * half, still)}, 3)
+                      : concat(e, 2, (const char *[]){first, second}, 3);
   set(e, n, rest > 0 ? concat(e, 2, (const char *[]){y, slice(e, whole, 2, heads, rest)}, 2) : y);
 }
 
@@ -549,6 +638,7 @@ static const struct {
     {OP_SUBTRACT, write_plain},
     {OP_SUM, write_sum},
     {OP_SWIGLU, write_gated},
+    {OP_TAKE, write_take},
     {OP_TANH, write_plain},
     {OP_TRANSPOSE, write_transpose},
 };

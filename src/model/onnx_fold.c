@@ -327,6 +327,35 @@ static neap_status fold_expand(struct folding *f) {
   return spread(f, x, rank, dims, &f->out[0]);
 }
 
+static void copy_elements(struct constant *to, int64_t at, const struct constant *from, int64_t first,
+                          int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (to->reals != NULL)
+      to->reals[at + i] = from->reals[first + i];
+    else
+      to->integers[at + i] = from->integers[first + i];
+}
+
+static neap_status fold_tile(struct folding *f) {
+  TRY(need(f, 2));
+  const struct constant *x = input(f, 0), *repeats = input(f, 1);
+  int64_t dims[NEAP_MAX_RANK], own[NEAP_MAX_RANK], index[NEAP_MAX_RANK] = {0};
+  if (repeats->integers == NULL || repeats->elements != x->rank)
+    return refuse(f, "its repeats do not fit its input");
+  for (int32_t d = 0; d < x->rank; d++)
+    if (__builtin_mul_overflow(x->dims[d], repeats->integers[d], &dims[d]) || dims[d] < 0)
+      return refuse(f, "its repeats are invalid");
+  strides_of(x->rank, x->dims, own);
+  TRY(constant_create(f->pool, x->type, x->rank, dims, &f->out[0]));
+  for (int64_t i = 0; i < f->out[0]->elements; i++) {
+    int64_t at = 0;
+    for (int32_t d = 0; d < x->rank; d++) at += index[d] % x->dims[d] * own[d];
+    copy_elements(f->out[0], i, x, at, 1);
+    for (int32_t d = x->rank - 1; d >= 0 && ++index[d] == dims[d]; d--) index[d] = 0;
+  }
+  return NEAP_OK;
+}
+
 static neap_status fold_slice(struct folding *f) {
   const struct constant *x = input(f, 0), *parts[4] = {0};
   static const char *const names[] = {"starts", "ends", "axes", "steps"};
@@ -341,15 +370,6 @@ static neap_status fold_slice(struct folding *f) {
     strides[d] *= s.step[d];
   }
   return constant_take(f->pool, x, x->rank, s.count, first, strides, &f->out[0]);
-}
-
-static void copy_elements(struct constant *to, int64_t at, const struct constant *from, int64_t first,
-                          int64_t count) {
-  for (int64_t i = 0; i < count; i++)
-    if (to->reals != NULL)
-      to->reals[at + i] = from->reals[first + i];
-    else
-      to->integers[at + i] = from->integers[first + i];
 }
 
 static int64_t product(int32_t first, int32_t end, const int64_t *dims) {
@@ -596,6 +616,7 @@ static const struct {
             {"Reshape", fold_reshape},
             {"Slice", fold_slice},
             {"Squeeze", fold_squeeze},
+            {"Tile", fold_tile},
             {"Transpose", fold_transpose},
             {"Trilu", fold_trilu},
             {"Unsqueeze", fold_unsqueeze},

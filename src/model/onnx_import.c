@@ -105,7 +105,10 @@ neap_status value_tensor(struct import *m, struct value *v, neap_tensor *x) {
   *x = v->tensor;
   if (v->in_graph) return NEAP_OK;
   if (v->parts != NULL) return refuse(m, "'%.100s' is a sequence of tensors", v->name);
-  if (v->constant != NULL) {
+  if (v->padding != NULL) {
+    *x = pad_all(m->builder, v->padding);
+    if (*x < 0) return refuse(m, "%s", neap_error_message());
+  } else if (v->constant != NULL) {
     TRY(broadcast_tensor(m, v, x));
     neap_shape(m->builder, *x, dims);
     if (v->rank > 0 && dims[0] != v->dims[0]) *x = neap_expand(m->builder, *x, v->rank, v->dims);

@@ -5,7 +5,7 @@
 
 #include "base/index.h"
 #include "model/onnx_constant.h"
-#include "op/builder.h"
+#include "model/onnx_padding.h"
 
 struct value {
   const char *name;
@@ -17,6 +17,7 @@ struct value {
   bool has_once;                    /* `once` is set */
   bool integers;                    /* of the graph: numbers of rows */
   bool softmax;                     /* made by Softmax: never NaN in sound training */
+  const struct padding *padding;    /* that makes it of another value; NULL: none */
   int32_t readers;                  /* norms that have a running statistic of its values */
   int32_t rank;                     /* in ONNX; a number of rank 0 is [1] in the graph */
   int64_t dims[NEAP_MAX_RANK];

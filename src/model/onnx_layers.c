@@ -1,4 +1,5 @@
 /* Layers with weights, norms and pooling. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 
 /* The window of rows and columns. */
 struct window {
-  int64_t size[2], stride[2], dilation[2], padding[2];
+  int64_t size[2], stride[2], dilation[2], before[2], behind[2]; /* the last two: padding */
 };
 
 /* Reads the `axes` numbers of an attribute, one for each axis, or twice as many; those of a sequence are for
@@ -27,32 +28,34 @@ static neap_status read_numbers(struct import *m, const struct onnx_node *n, con
   return NEAP_OK;
 }
 
-/* Pads so that the result is as large as the input over the stride; both sides must be equal. */
-static neap_status pad_same(struct import *m, const struct value *x, int32_t axes, struct window *w) {
+/* Pads so that the result is as large as the input over the stride; an odd pixel is `behind` or before. */
+static void pad_same(const struct value *x, int32_t axes, bool behind, struct window *w) {
   for (int32_t i = 2 - axes; i < 2; i++) {
     const int64_t size = x->dims[x->rank - 2 + i], count = (size + w->stride[i] - 1) / w->stride[i],
                   whole = (count - 1) * w->stride[i] + (w->size[i] - 1) * w->dilation[i] + 1 - size;
-    w->padding[i] = whole > 0 ? whole / 2 : 0;
-    if (whole > 0 && whole % 2 != 0)
-      return refuse(m, "auto_pad pads one side more than the other, which is not supported");
+    if (whole <= 0) continue;
+    w->before[i] = behind ? whole / 2 : whole - whole / 2;
+    w->behind[i] = whole - w->before[i];
   }
-  return NEAP_OK;
 }
 
 static neap_status read_padding(struct import *m, const struct onnx_node *n, const struct value *x,
                                 int32_t axes, struct window *w) {
   const struct onnx_attribute *pads = onnx_attribute(n, "pads");
   const char *automatic = node_text(n, "auto_pad", "NOTSET");
-  if (strcmp(automatic, "SAME_UPPER") == 0 || strcmp(automatic, "SAME_LOWER") == 0)
-    return pad_same(m, x, axes, w);
+  if (strncmp(automatic, "SAME_", 5) == 0) {
+    pad_same(x, axes, strcmp(automatic, "SAME_UPPER") == 0, w);
+    return NEAP_OK;
+  }
   if (strcmp(automatic, "NOTSET") != 0 || pads == NULL) return NEAP_OK;
   if (pads->kind != ONNX_INTS || pads->count != 2 * axes) return refuse(m, "pads does not fit its input");
   for (int32_t i = 0; i < axes; i++) {
     const int64_t before = pads->integers[i], behind = pads->integers[axes + i];
-    if (before != behind || before < 0 || before > INT32_MAX)
-      return refuse(m, "pads %lld before and %lld after an axis: both sides must have the same padding",
-                    (long long)before, (long long)behind);
-    w->padding[2 - axes + i] = before;
+    if (before < 0 || before > INT32_MAX || behind < 0 || behind > INT32_MAX)
+      return refuse(m, "pads %lld before and %lld behind an axis must be 0 or more", (long long)before,
+                    (long long)behind);
+    w->before[2 - axes + i] = before;
+    w->behind[2 - axes + i] = behind;
   }
   return NEAP_OK;
 }
@@ -79,6 +82,37 @@ static neap_status read_window(struct import *m, const struct onnx_node *n, cons
     return refuse(m, "strides or dilations that differ by axis are not supported");
   return NEAP_OK;
 }
+
+/* Gives input 0 for a window whose padding counts as `fill`. A Pad before it that does the same becomes part
+ * of the window's. */
+static neap_status window_input(struct import *m, const struct onnx_node *n, float fill, struct window *w,
+                                neap_tensor *x) {
+  const struct value *v = input_of(m, n, 0);
+  const struct padding *p = v->in_graph ? NULL : v->padding;
+  bool alike = p != NULL && p->border == NEAP_BORDER_CONSTANT && v->rank >= 3 &&
+               (p->value == fill || (fill < 0 && p->value <= -FLT_MAX));
+  for (int32_t d = 0; alike && d < v->rank; d++)
+    alike = p->before[d] >= 0 && p->behind[d] >= 0 && (d >= 2 || (p->before[d] == 0 && p->behind[d] == 0));
+  if (!alike) return tensor_of(m, n, 0, x);
+  *x = p->x;
+  for (int32_t d = 2; d < v->rank; d++) {
+    w->before[4 - v->rank + d - 2] += p->before[d];
+    w->behind[4 - v->rank + d - 2] += p->behind[d];
+  }
+  return NEAP_OK;
+}
+
+/* Pads what lies beyond `kept` rows and columns on all sides, which are left to the window. */
+static neap_tensor pad_beyond(struct import *m, neap_tensor x, const struct window *w, float fill,
+                              const int64_t kept[2]) {
+  const int32_t rank = x < 0 ? 0 : neap_shape(m->builder, x, NULL);
+  for (int32_t i = 4 - rank; rank >= 3 && i < 2; i++)
+    x = pad_axis(m->builder, x, rank - 2 + i, w->before[i] - kept[i], w->behind[i] - kept[i],
+                 NEAP_BORDER_CONSTANT, fill);
+  return x;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* View a sequence [N, C, L] as an image of one row, and back. */
 static neap_tensor as_image(struct import *m, neap_tensor x) {
@@ -121,19 +155,22 @@ static neap_status read_positive(struct import *m, const struct onnx_node *n, co
 neap_status import_conv(struct import *m, const struct onnx_node *n) {
   struct window w;
   neap_tensor x, weight, bias = NO_TENSOR;
-  TRY(tensor_of(m, n, 0, &x));
+  TRY(need_inputs(m, n, 1));
   TRY(tensor_of(m, n, 1, &weight));
   const struct value *v = input_of(m, n, 1);
   if (v->rank != input_of(m, n, 0)->rank || v->rank < 3) return refuse(m, "its weights do not fit its input");
   TRY(read_window(m, n, &v->dims[2], &w));
+  TRY(window_input(m, n, 0, &w, &x));
   if (!is_zero(input_of(m, n, 2))) TRY(optional_tensor(m, n, 2, &bias));
   const int64_t groups = node_integer(n, "group", 1);
   if (groups < 1) return refuse(m, "group must be 1 or more (got %lld)", (long long)groups);
+  const int64_t kept[] = {smaller(w.before[0], w.behind[0]), smaller(w.before[1], w.behind[1])};
+  x = pad_beyond(m, x, &w, 0, kept);
   const neap_conv_options o = {.stride = w.stride[1],
                                .dilation = w.dilation[1],
                                .groups = groups,
-                               .padding_height = w.padding[0],
-                               .padding_width = w.padding[1]};
+                               .padding_height = kept[0],
+                               .padding_width = kept[1]};
   return set_image(m, n, neap_conv_with(m->builder, as_image(m, x), as_image(m, weight), bias, o));
 }
 
@@ -154,13 +191,16 @@ neap_status import_conv_transpose(struct import *m, const struct onnx_node *n) {
     extra[i] = out != NULL && out->kind == ONNX_INTS && out->count == 2 ? out->integers[i] : 0;
   if (extra[0] != extra[1] || w.dilation[1] != 1)
     return refuse(m, "dilations, and an output_padding that differs by axis, are not supported");
+  const int64_t kept[] = {smaller(w.before[0], w.behind[0]), smaller(w.before[1], w.behind[1])};
   const union attributes a = {.conv = {.stride = w.stride[1],
                                        .dilation = 1,
                                        .groups = 1,
-                                       .padding = {w.padding[0], w.padding[1]},
+                                       .padding = {kept[0], kept[1]},
                                        .output_padding = extra[0]}};
-  return set_output(m, n, 0,
-                    builder_next(m->builder, OP_CONV_TRANSPOSED, a, (int32_t[]){x, weight, bias}, 3));
+  neap_tensor y = builder_next(m->builder, OP_CONV_TRANSPOSED, a, (int32_t[]){x, weight, bias}, 3);
+  for (int i = 0; i < 2; i++) /* padding cuts the result */
+    y = pad_axis(m->builder, y, 2 + i, kept[i] - w.before[i], kept[i] - w.behind[i], NEAP_BORDER_NONE, 0);
+  return set_output(m, n, 0, y);
 }
 
 /* ---- Products ---- */
@@ -363,38 +403,100 @@ neap_status import_dropout(struct import *m, const struct onnx_node *n) {
 
 /* ---- Pooling ---- */
 
-static neap_status read_pool(struct import *m, const struct onnx_node *n, neap_tensor *x,
-                             neap_pool_options *o) {
-  struct window w;
-  TRY(tensor_of(m, n, 0, x));
-  TRY(read_window(m, n, NULL, &w));
-  if (input_of(m, n, 0)->rank != 4 || w.size[0] != w.size[1] || w.padding[0] != w.padding[1] ||
-      w.dilation[1] != 1)
-    return refuse(m, "windows must be square, on images, with equal padding and without dilation");
+/* Makes the padding behind so wide that the last windows end there: how many windows there are, rounded up,
+ * of which the last must begin inside the image or the padding before it. */
+static void pad_to_windows(const int64_t pixels[2], struct window *w) {
+  for (int i = 0; i < 2; i++) {
+    const int64_t room = pixels[i] + w->before[i] + w->behind[i] - w->size[i];
+    int64_t more = (room + w->stride[i] - 1) / w->stride[i];
+    if (more * w->stride[i] >= pixels[i] + w->before[i]) more--;
+    if (room >= 0) w->behind[i] += more * w->stride[i] - room;
+  }
+}
+
+/* Reads a pool and its input, which is padded where the window cannot do it: with `fill`, and with `unlike`
+ * set. `fill` 0 is of a mean, in which padding counts with count_include_pad alone. */
+static neap_status read_pool(struct import *m, const struct onnx_node *n, float fill, struct window *w,
+                             neap_pool_options *o, neap_tensor *x, bool *unlike) {
+  TRY(need_inputs(m, n, 1));
+  TRY(read_window(m, n, NULL, w));
+  if (input_of(m, n, 0)->rank != 4 || w->size[0] != w->size[1] || w->dilation[1] != 1)
+    return refuse(m, "windows must be square, on images, without dilation");
   if (n->output_count > 1 && n->outputs[1][0] != '\0')
     return refuse(m, "indices as an output are not supported");
-  *o = (neap_pool_options){.size = w.size[1],
-                           .stride = w.stride[1],
-                           .padding = w.padding[1],
+  const bool own = w->before[0] + w->before[1] + w->behind[0] + w->behind[1] > 0;
+  *o = (neap_pool_options){.size = w->size[1],
+                           .stride = w->stride[1],
                            .ceil = node_integer(n, "ceil_mode", 0) != 0,
                            .count_padding = node_integer(n, "count_include_pad", 0) != 0};
-  if (o->ceil && o->count_padding)
+  if (fill == 0 && o->ceil && o->count_padding)
     return refuse(m, "ceil_mode and count_include_pad together are not supported");
+  if (fill == 0 && (o->ceil || (own && !o->count_padding)))
+    TRY(tensor_of(m, n, 0, x));
+  else
+    TRY(window_input(m, n, fill, w, x));
+  o->count_padding = o->count_padding || (!own && !o->ceil); /* what a Pad has made counts */
+  o->padding = w->before[0];
+  *unlike = w->before[0] != w->behind[0] || w->before[0] != w->before[1] || w->before[1] != w->behind[1] ||
+            o->padding >= o->size;
+  if (!*unlike) return NEAP_OK;
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  if (*x >= 0) neap_shape(m->builder, *x, dims);
+  if (o->ceil) pad_to_windows(&dims[2], w);
+  o->ceil = false;
+  o->padding = 0;
+  *x = pad_beyond(m, *x, w, fill, (int64_t[]){0, 0});
   return NEAP_OK;
 }
 
 neap_status import_max_pool(struct import *m, const struct onnx_node *n) {
+  struct window w;
   neap_tensor x;
   neap_pool_options o;
-  TRY(read_pool(m, n, &x, &o));
+  bool unlike;
+  TRY(read_pool(m, n, -INFINITY, &w, &o, &x, &unlike));
+  o.count_padding = false;
   return set_output(m, n, 0, neap_max_pool(m->builder, x, o));
 }
 
+/* Counts the pixels of the image under window `i` of an axis. */
+static int64_t covered(const struct window *w, int axis, int64_t i, int64_t pixels) {
+  const int64_t first = i * w->stride[axis] - w->before[axis], end = first + w->size[axis];
+  return smaller(end, pixels) - (first > 0 ? first : 0);
+}
+
+/* Multiplies the means of windows over an image that was padded with zeros, so that only its own pixels
+ * count. */
+static neap_status count_pixels(struct import *m, const struct onnx_node *n, const struct window *w,
+                                neap_tensor *y) {
+  const struct value *v = input_of(m, n, 0);
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  struct constant *factors;
+  neap_tensor x;
+  if (*y < 0) return NEAP_OK;
+  neap_shape(m->builder, *y, dims);
+  TRY(constant_create(&m->pool, ONNX_F32, 4, (int64_t[]){1, 1, dims[2], dims[3]}, &factors));
+  for (int64_t i = 0; i < factors->elements; i++) {
+    const int64_t pixels = covered(w, 0, i / dims[3], v->dims[2]) * covered(w, 1, i % dims[3], v->dims[3]);
+    if (pixels < 1) return refuse(m, "a window of it covers padding alone");
+    factors->reals[i] = (double)(float)((double)(w->size[0] * w->size[1]) / (double)pixels);
+  }
+  const char *name = region_format(&m->region, "%s.counts", n->outputs[0]);
+  RETURN_IF_NULL(name);
+  TRY(constant_tensor(m, name, factors, &x));
+  *y = neap_multiply(m->builder, *y, x);
+  return NEAP_OK;
+}
+
 neap_status import_average_pool(struct import *m, const struct onnx_node *n) {
+  struct window w;
   neap_tensor x;
   neap_pool_options o;
-  TRY(read_pool(m, n, &x, &o));
-  return set_output(m, n, 0, neap_average_pool(m->builder, x, o));
+  bool unlike;
+  TRY(read_pool(m, n, 0, &w, &o, &x, &unlike));
+  neap_tensor y = neap_average_pool(m->builder, x, o);
+  if (unlike && !o.count_padding) TRY(count_pixels(m, n, &w, &y));
+  return set_output(m, n, 0, y);
 }
 
 neap_status import_global_average_pool(struct import *m, const struct onnx_node *n) {
@@ -406,65 +508,4 @@ neap_status import_global_average_pool(struct import *m, const struct onnx_node 
   memcpy(dims, v->dims, 2 * sizeof *dims);
   return set_output(m, n, 0,
                     neap_reshape(m->builder, neap_global_average_pool(m->builder, x), v->rank, dims));
-}
-
-/* Gives the axes that sizes or scales are given for: all, or those of the attribute. */
-static neap_status resized_axes(struct import *m, const struct onnx_node *n, int32_t *count,
-                                int32_t axes[4]) {
-  const struct onnx_attribute *given = onnx_attribute(n, "axes");
-  *count = 4;
-  for (int32_t i = 0; i < 4; i++) axes[i] = i;
-  if (given == NULL) return NEAP_OK;
-  *count = (int32_t)given->count;
-  for (int32_t i = 0; i < *count && i < 4; i++) {
-    const int64_t axis = given->integers[i] + (given->integers[i] < 0 ? 4 : 0);
-    if (axis < 0 || axis > 3) return refuse(m, "its axes do not fit an image");
-    axes[i] = (int32_t)axis;
-  }
-  return *count >= 1 && *count <= 4 ? NEAP_OK : refuse(m, "its axes do not fit an image");
-}
-
-/* Gives the number of pixels that a scale makes, by the standard's floor of a product in f32. Points are
- * taken at distances of 1 / scale, which is the ratio of the sizes only if nothing is cut off. */
-static neap_status scaled_size(struct import *m, int64_t size, float scale, int64_t *pixels) {
-  const float exact = (float)size * scale, whole = floorf(exact);
-  if (!(whole >= 1 && whole < 1e6f)) return refuse(m, "its sizes or scales do not fit an image");
-  if (exact - whole > 1e-5f * exact)
-    return refuse(m, "a scale that gives a fractional number of pixels is not supported");
-  *pixels = (int64_t)whole;
-  return NEAP_OK;
-}
-
-/* Reads a bilinear resize of images. */
-neap_status import_resize(struct import *m, const struct onnx_node *n) {
-  neap_tensor x;
-  const struct constant *scales, *sizes;
-  TRY(tensor_of(m, n, 0, &x));
-  TRY(constant_of(m, n, 2, &scales));
-  TRY(constant_of(m, n, 3, &sizes));
-  const struct value *v = input_of(m, n, 0);
-  const char *place = node_text(n, "coordinate_transformation_mode", "half_pixel");
-  const bool corners = strcmp(place, "align_corners") == 0,
-             half = strcmp(place, "half_pixel") == 0 || strcmp(place, "pytorch_half_pixel") == 0;
-  if (v->rank != 4 || strcmp(node_text(n, "mode", "nearest"), "linear") != 0 || !(corners || half) ||
-      node_integer(n, "antialias", 0) != 0)
-    return refuse(m, "only images, mode linear, half_pixel or align_corners are supported");
-  int32_t count, axes[4];
-  TRY(resized_axes(m, n, &count, axes));
-  const bool by_size = sizes != NULL && sizes->elements == count,
-             by_scale = !by_size && scales != NULL && scales->elements == count;
-  if (!by_size && !by_scale) return refuse(m, "its sizes or scales do not fit an image");
-  int64_t dims[4];
-  memcpy(dims, v->dims, sizeof dims);
-  for (int32_t i = 0; i < count; i++) {
-    const int32_t d = axes[i];
-    int64_t size = by_size ? sizes->integers[i] : 0;
-    if (by_scale) TRY(scaled_size(m, v->dims[d], (float)constant_real(scales, i), &size));
-    if (size < 1 || size >= 1000000 || (d < 2 && size != v->dims[d] && !(d == 0 && by_size)))
-      return refuse(m, "its sizes or scales do not fit an image");
-    if (strcmp(place, "pytorch_half_pixel") == 0 && d > 1 && size == 1)
-      return refuse(m, "pytorch_half_pixel to one pixel is not supported");
-    if (d > 1) dims[d] = size;
-  }
-  return set_output(m, n, 0, neap_resize(m->builder, x, dims[2], dims[3], corners));
 }

@@ -7,7 +7,11 @@
 /* onnx_layers.c */
 import_function import_average_pool, import_batch_norm, import_conv, import_conv_transpose, import_dropout,
     import_gemm, import_global_average_pool, import_group_norm, import_instance_norm, import_layer_norm,
-    import_lrn, import_matmul, import_max_pool, import_resize, import_rms_norm;
+    import_lrn, import_matmul, import_max_pool, import_rms_norm;
+/* onnx_einsum.c */
+import_function import_einsum;
+/* onnx_places.c */
+import_function import_global_max_pool, import_pad, import_resize, import_tile;
 /* onnx_elementwise.c */
 import_function import_abs, import_add, import_cast, import_clip, import_div, import_elu, import_erf,
     import_exp, import_gelu, import_hard_sigmoid, import_hard_swish, import_identity, import_is_nan,

@@ -182,14 +182,17 @@ neap_status import_slice(struct import *m, const struct onnx_node *n) {
   TRY(slices_of(&m->file, n, v->rank, v->dims, parts, &s));
   bool whole = true;
   for (int32_t d = 0; d < v->rank; d++) {
-    if (s.count[d] > 1 && s.step[d] != 1)
-      return refuse(m, "a step of %lld is not supported", (long long)s.step[d]);
-    whole = whole && s.count[d] == v->dims[d];
+    whole = whole && s.count[d] == v->dims[d] && s.step[d] == 1;
+    if (s.count[d] < 1) return refuse(m, "it leaves no element of axis %d", d);
   }
   if (whole) return same_value(m, n, v);
   TRY(tensor_of(m, n, 0, &x));
   for (int32_t d = 0; d < v->rank; d++)
-    if (s.count[d] != v->dims[d]) x = neap_slice(m->builder, x, d, s.first[d], s.count[d]);
+    if (s.step[d] != 1)
+      x = neap_take(m->builder, x, d, s.count[d],
+                    (neap_take_options){.first = s.first[d], .step = s.step[d]});
+    else if (s.count[d] != v->dims[d])
+      x = neap_slice(m->builder, x, d, s.first[d], s.count[d]);
   return set_output(m, n, 0, x);
 }
 
@@ -286,16 +289,16 @@ static neap_status find_run(struct import *m, const struct value *v, int64_t len
                     (long long)ids->integers[i], v->name, (long long)length);
   for (int k = 0; k < 2; k++) {
     *run = (struct run){ID(0), periods[k] > 1 ? ID(1) - ID(0) : 0, periods[k]};
-    bool all = run->step == 0 || run->step == 1;
+    bool all = true;
     for (int64_t i = 0; all && i < ids->elements; i++)
       all = ID(i) == run->first + run->step * (i % run->period);
     if (all) return NEAP_OK;
   }
 #undef ID
-  return refuse(m, "its indices are known, but are not consecutive");
+  return refuse(m, "its indices are known, but are not at equal distances");
 }
 
-/* Gathers consecutive rows, or one row repeatedly, along an axis. */
+/* Gathers rows at equal distances, or one row repeatedly, along an axis. */
 static neap_status gather_known(struct import *m, const struct onnx_node *n, int32_t axis,
                                 const struct constant *ids) {
   const struct value *v = input_of(m, n, 0);
@@ -307,13 +310,16 @@ static neap_status gather_known(struct import *m, const struct onnx_node *n, int
   if (ids->elements < 1 || v->rank - 1 + ids->rank > NEAP_MAX_RANK)
     return refuse(m, "it has no indices, or they have too many axes");
   TRY(find_run(m, v, v->dims[axis], ids, &run));
-  x = neap_slice(m->builder, x, axis, run.first, run.step == 1 ? run.period : 1);
+  if (run.step == 0 || run.step == 1)
+    x = neap_slice(m->builder, x, axis, run.first, run.step == 1 ? run.period : 1);
+  else
+    x = neap_take(m->builder, x, axis, run.period, (neap_take_options){.first = run.first, .step = run.step});
   /* [before, of the indices, behind]: those of the run, the others of 1, which are then made as long as they
    * are */
   for (int32_t d = 0; d < axis; d++) dims[rank] = wide[rank] = v->dims[d], rank++;
   for (int32_t d = 0; d < ids->rank; d++, rank++) {
     wide[rank] = ids->dims[d];
-    dims[rank] = run.step == 1 && (run.period == ids->elements || d == ids->rank - 1) ? ids->dims[d] : 1;
+    dims[rank] = run.step != 0 && (run.period == ids->elements || d == ids->rank - 1) ? ids->dims[d] : 1;
   }
   for (int32_t d = axis + 1; d < v->rank; d++) dims[rank] = wide[rank] = v->dims[d], rank++;
   static const int64_t one = 1;

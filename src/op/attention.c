@@ -212,7 +212,8 @@ static const struct attribute_row rotary_attributes[] = {
     ATTRIBUTE(rotary.heads, INTEGER),          ATTRIBUTE(rotary.first, INTEGER),
     ATTRIBUTE_USUAL(rotary.base, REAL, 10000), ATTRIBUTE(rotary.back, FLAG),
     ATTRIBUTE(rotary.scaling.factor, REAL),    ATTRIBUTE(rotary.scaling.low, REAL),
-    ATTRIBUTE(rotary.scaling.high, REAL),      ATTRIBUTE(rotary.scaling.places, INTEGER)};
+    ATTRIBUTE(rotary.scaling.high, REAL),      ATTRIBUTE(rotary.scaling.places, INTEGER),
+    ATTRIBUTE(rotary.scaling.amplitude, REAL), ATTRIBUTE(rotary.width, INTEGER)};
 
 static neap_status infer_rotary(const struct neap_graph *graph, const struct node *node,
                                 struct tensor *outputs) {
@@ -227,7 +228,15 @@ static neap_status infer_rotary(const struct neap_graph *graph, const struct nod
       node->name, (long long)a->heads, x->name, shape_text(x).text);
   RETURN_IF(!(a->base > 0 && a->base < INFINITY), NEAP_INVALID_ARGUMENT,
             "Rotary '%s': base %g must be positive", node->name, (double)a->base);
+  const int64_t width = a->width != 0 ? a->width : x->dims[3];
+  RETURN_IF(width < 2 || width % 2 != 0 || width > x->dims[3], NEAP_INVALID_ARGUMENT,
+            "Rotary '%s': cannot rotate %lld elements of heads of %lld; the number must be even, and at most "
+            "theirs",
+            node->name, (long long)width, (long long)x->dims[3]);
   const struct rotary_scaling *s = &a->scaling;
+  RETURN_IF(!(s->amplitude >= 0 && s->amplitude < INFINITY), NEAP_INVALID_ARGUMENT,
+            "Rotary '%s': what is rotated is multiplied by %g; it must be positive", node->name,
+            (double)s->amplitude);
   RETURN_IF(!(s->factor >= 0 && s->factor < INFINITY) || s->places < 0 ||
                 (s->places > 0 && !(s->low > 0 && s->high > s->low && s->high < INFINITY)),
             NEAP_INVALID_ARGUMENT,
@@ -256,17 +265,27 @@ const struct op_row op_row_rotary = {"Rotary",
                                      .takes = {[ROTARY_POSITION] = TYPE_I32},
                                      .split = {1 << ROTARY_X, 1, 0}};
 
-neap_tensor builder_rotary(neap_builder *b, neap_tensor x, struct rotary_attributes a, neap_tensor position) {
-  return builder_next(b, OP_ROTARY, builder_attributes(OP_ROTARY, (union attributes){.rotary = a}),
-                      (int32_t[]){x, position}, ROTARY_INPUTS);
+neap_tensor builder_rotary(neap_builder *b, neap_tensor x, struct rotary_attributes a, neap_tensor position,
+                           const float *divisors) {
+  const neap_tensor y =
+      builder_next(b, OP_ROTARY, builder_attributes(OP_ROTARY, (union attributes){.rotary = a}),
+                   (int32_t[]){x, position}, ROTARY_INPUTS);
+  if (y < 0 || divisors == NULL) return y;
+  struct neap_graph *graph = builder_graph(b);
+  struct node *node = &graph->nodes.data[graph->nodes.count - 1];
+  const int64_t width = a.width != 0 ? a.width : builder_tensor(b, x)->dims[3];
+  node->numbers = region_copy(&graph->region, divisors, (size_t)width / 2, sizeof *divisors);
+  if (node->numbers == NULL) return builder_fail(b, neap_fail(NEAP_OUT_OF_MEMORY, "Rotary: out of memory"));
+  node->number_count = (int32_t)(width / 2);
+  return y;
 }
 
 neap_tensor neap_rotary(neap_builder *b, neap_tensor x, int64_t heads, float base, int64_t first) {
   return builder_rotary(b, x, (struct rotary_attributes){.heads = heads, .first = first, .base = base},
-                        NO_TENSOR);
+                        NO_TENSOR, NULL);
 }
 
 neap_tensor neap_rotary_at(neap_builder *b, neap_tensor x, int64_t heads, float base, neap_tensor position) {
   if (!builder_usable(b, x) || !builder_usable(b, position)) return FAILED;
-  return builder_rotary(b, x, (struct rotary_attributes){.heads = heads, .base = base}, position);
+  return builder_rotary(b, x, (struct rotary_attributes){.heads = heads, .base = base}, position, NULL);
 }

@@ -62,9 +62,10 @@ neap_tensor builder_batch_norm(neap_builder *b, neap_tensor x, neap_batch_norm_o
 neap_tensor builder_row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes attributes,
                              neap_tensor gamma, neap_tensor beta);
 
-/* Turns rows by their positions; `position` is [1] or NO_TENSOR. */
+/* Turns rows by their positions; `position` is [1] or NO_TENSOR, `divisors` (of each pair's frequency) may be
+ * NULL. */
 neap_tensor builder_rotary(neap_builder *b, neap_tensor x, struct rotary_attributes attributes,
-                           neap_tensor position);
+                           neap_tensor position, const float *divisors);
 
 struct neap_graph *builder_graph(neap_builder *b);
 

@@ -16,6 +16,14 @@ OP(LINEAR_BACKWARD_DATA, linear_backward_data)       /* w, dy -> dx */
 OP(LINEAR_BACKWARD_WEIGHTS, linear_backward_weights) /* x, dy, [addend] -> dw */
 OP(BIAS_BACKWARD, bias_backward)                     /* dy -> dbias */
 OP(MATMUL, matmul)                                   /* a, b -> y */
+/* expert.c */
+OP(ROUTE, route)                                                   /* scores -> weights, rows, places, ends */
+OP(ROUTE_BACKWARD, route_backward)                                 /* scores, dweights -> dscores */
+OP(EXPERT_LINEAR, expert_linear)                                   /* x, w, ends -> y */
+OP(EXPERT_LINEAR_BACKWARD_DATA, expert_linear_backward_data)       /* w, dy, ends -> dx */
+OP(EXPERT_LINEAR_BACKWARD_WEIGHTS, expert_linear_backward_weights) /* x, dy, ends -> dw */
+OP(EXPERT_SUM, expert_sum)                                         /* y, weights, places -> sums */
+OP(EXPERT_SUM_BACKWARD, expert_sum_backward) /* y, weights, places, dsums -> dy, dweights */
 /* recurrent.c: of the times of a sequence [T, N, K] */
 OP(LSTM, lstm)                   /* gates of x, w, [h0], [c0] -> y, last c, gates */
 OP(LSTM_BACKWARD, lstm_backward) /* gates, w, [c0], [dy], [dlast c] -> dgates, [dh0], [dc0] */
@@ -65,6 +73,8 @@ OP(DROPOUT, dropout)                       /* x -> y; its own gradient */
 OP(CONCAT, concat)                   /* parts... -> y */
 OP(SLICE, slice)                     /* x, [addend] -> some of x; also concat's gradient */
 OP(SLICE_BACKWARD, slice_backward)   /* dy, [addend] -> dx: outside the slice the addend, or 0 */
+OP(TAKE, take)                       /* x -> y: elements of an axis at regular places, or a border's */
+OP(TAKE_BACKWARD, take_backward)     /* dy -> dx: sums over the places where an element was read */
 OP(TRANSPOSE, transpose)             /* x -> y: axes in another order; its own gradient */
 OP(EXPAND, expand)                   /* x -> y: axes of 1 made longer, times a number */
 OP(GATHER, gather)                   /* table, ids -> its rows */

@@ -270,18 +270,27 @@ bool gradient_wanted(const struct gradient *gradient, int32_t target) {
   return target != NO_TENSOR && gradient->needed[graph_storage(gradient->graph, target)];
 }
 
-neap_status gradient_node(struct gradient *gradient, enum op op, const char *name,
-                          union attributes attributes, int32_t like, const int32_t *inputs,
-                          int32_t input_count, int32_t *output) {
-  TRY(graph_add_like(gradient->graph, like, name, output));
-  return graph_add_node(gradient->graph, (struct node){.name = name,
+/* Adds a node that has the name and the attributes of `of`. */
+static neap_status add_like(struct gradient *gradient, enum op op, const struct node *of, int32_t like,
+                            const int32_t *inputs, int32_t input_count, int32_t *output) {
+  TRY(graph_add_like(gradient->graph, like, of->name, output));
+  return graph_add_node(gradient->graph, (struct node){.name = of->name,
                                                        .op = op,
                                                        .pass = NEAP_PASS_BACKWARD,
-                                                       .attributes = attributes,
+                                                       .attributes = of->attributes,
                                                        .inputs = inputs,
                                                        .input_count = input_count,
                                                        .outputs = output,
-                                                       .output_count = 1});
+                                                       .output_count = 1,
+                                                       .numbers = of->numbers,
+                                                       .number_count = of->number_count});
+}
+
+neap_status gradient_node(struct gradient *gradient, enum op op, const char *name,
+                          union attributes attributes, int32_t like, const int32_t *inputs,
+                          int32_t input_count, int32_t *output) {
+  const struct node of = {.name = name, .attributes = attributes};
+  return add_like(gradient, op, &of, like, inputs, input_count, output);
 }
 
 neap_status gradient_add(struct gradient *gradient, int32_t target, int32_t share) {
@@ -302,7 +311,7 @@ neap_status gradient_emit(struct gradient *gradient, enum op op, const struct no
                           const int32_t *inputs, int32_t input_count) {
   if (!gradient_wanted(gradient, target)) return NEAP_OK;
   int32_t output;
-  TRY(gradient_node(gradient, op, forward->name, forward->attributes, target, inputs, input_count, &output));
+  TRY(add_like(gradient, op, forward, target, inputs, input_count, &output));
   return gradient_add(gradient, target, output);
 }
 

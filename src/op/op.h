@@ -63,6 +63,10 @@ enum { CACHE_STATE, CACHE_ROWS, CACHE_POSITION, CACHE_INPUTS };
 /* Slots of OP_ROTARY; the position [1] i32 is added to that of the first row. */
 enum { ROTARY_X, ROTARY_POSITION, ROTARY_INPUTS };
 
+/* Slots of OP_EXPERT_LINEAR, whose gradients have the ends in the same one, and of OP_EXPERT_SUM. */
+enum { EXPERT_X, EXPERT_WEIGHTS, EXPERT_ENDS, EXPERT_INPUTS };
+enum { SUM_Y, SUM_WEIGHTS, SUM_PLACES, SUM_GRADIENT };
+
 /* Slots of OP_RECURRENT_BACKWARD_WEIGHTS: the state after each time, the state before the first, the gradient
  * of the product with the weights, and the tensor that the result is added to. */
 enum { RECURRENT_Y, RECURRENT_H0, RECURRENT_GRADIENT, RECURRENT_ADDEND };

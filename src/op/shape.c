@@ -141,6 +141,82 @@ void neap_split(neap_builder *b, neap_tensor x, int axis, int count, neap_tensor
   for (int i = 0; i < count; i++) parts[i] = neap_slice(b, x, axis, i * size, size);
 }
 
+/* ---- Regular places ---- */
+
+static const struct attribute_row take_attributes[] = {
+    ATTRIBUTE(take.axis, INTEGER),
+    ATTRIBUTE(take.count, INTEGER),
+    ATTRIBUTE(take.places.first, INTEGER),
+    ATTRIBUTE_USUAL(take.places.step, INTEGER, 1),
+    ATTRIBUTE_USUAL(take.places.divisor, INTEGER, 1),
+    ATTRIBUTE(take.places.border, INTEGER),
+    ATTRIBUTE(take.value, REAL),
+};
+
+/* Fails if a place has more digits than are counted, or lies outside although nothing stands for it. */
+static neap_status infer_take(const struct neap_graph *graph, const struct node *node,
+                              struct tensor *outputs) {
+  const struct tensor *x = node_input(graph, node, 0);
+  const struct take_attributes *a = &node->attributes.take;
+  const struct take_places p = a->places;
+  TRY(need_real(graph, node, -1, "a tensor"));
+  TRY(need_axis(node, x, a->axis));
+  int64_t last;
+  const bool counted = a->count >= 1 && p.divisor >= 1 && p.border >= BORDER_NONE &&
+                       p.border <= BORDER_WRAP && !__builtin_mul_overflow(a->count - 1, p.step, &last) &&
+                       !__builtin_add_overflow(last, p.first, &last) && p.first > -INT64_MAX / 2 &&
+                       last > -INT64_MAX / 2;
+  RETURN_IF(
+      !counted, NEAP_INVALID_ARGUMENT,
+      "Take '%s' of '%s' %s: %lld elements at (%lld + i %lld) / %lld with border %lld: the number and the "
+      "divisor must be 1 or more, the border 0 to %d, and all places within 62 bits",
+      node->name, x->name, shape_text(x).text, (long long)a->count, (long long)p.first, (long long)p.step,
+      (long long)p.divisor, (long long)p.border, BORDER_WRAP);
+  const int64_t size = x->dims[a->axis], from = place_at(p, 0), to = place_at(p, a->count - 1);
+  RETURN_IF(
+      p.border == BORDER_NONE && (from < 0 || from >= size || to < 0 || to >= size), NEAP_INVALID_ARGUMENT,
+      "Take '%s': axis %lld of '%s' %s has %lld elements; places %lld to %lld are not all among them, and "
+      "no border stands for those outside",
+      node->name, (long long)a->axis, x->name, shape_text(x).text, (long long)size, (long long)from,
+      (long long)to);
+  outputs[0] = value_like(x);
+  outputs[0].dims[a->axis] = a->count;
+  return NEAP_OK;
+}
+
+static neap_status gradient_take_places(struct gradient *g, const struct node *n) {
+  return GRADIENT_EMIT(g, OP_TAKE_BACKWARD, n, n->inputs[0], g->of[n->outputs[0]]);
+}
+
+static void split_take(const struct neap_graph *graph, const struct node *node, struct row_split *split) {
+  (void)graph;
+  if (node->attributes.take.axis == 0) *split = (struct row_split){0};
+}
+
+const struct op_row op_row_take = {
+    "Take",
+    "elements of an axis at regular places: strides, padding, repeats, nearest",
+    "take",
+    1,
+    infer_take,
+    gradient_take_places,
+    ROW_ATTRIBUTES(take_attributes),
+    .split = {1, 1, 0},
+    .split_of = split_take};
+const struct op_row op_row_take_backward = {
+    "TakeBackward",     "gradient of elements at regular places: sums over their readers",
+    .output_count = 1,  ROW_ATTRIBUTES(take_attributes),
+    .split = {1, 1, 0}, .split_of = split_take};
+
+neap_tensor neap_take(neap_builder *b, neap_tensor x, int axis, int64_t count, neap_take_options o) {
+  const union attributes a = {.take = {.axis = builder_axis(b, x, axis),
+                                       .count = count,
+                                       .places = {o.first, o.step != 0 ? o.step : 1,
+                                                  o.divisor != 0 ? o.divisor : 1, (int64_t)o.border},
+                                       .value = o.value}};
+  return builder_next(b, OP_TAKE, a, &x, 1);
+}
+
 /* ---- Transposition ---- */
 
 static const struct attribute_row order_attributes[] = {

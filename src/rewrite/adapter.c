@@ -26,7 +26,8 @@ static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_P
 
 /* Returns the parameter that a node multiplies its first input by; else NO_TENSOR. */
 static int32_t matrix_of(const struct neap_graph *graph, const struct node *node) {
-  if (node->op != OP_LINEAR && (node->op != OP_MATMUL || node->attributes.matmul.a_transposed))
+  if (node->op != OP_LINEAR && node->op != OP_EXPERT_LINEAR &&
+      (node->op != OP_MATMUL || node->attributes.matmul.a_transposed))
     return NO_TENSOR;
   const int32_t w = node->inputs[1];
   return is_parameter(&graph->tensors.data[w]) && graph->tensors.data[w].rank == 2 ? w : NO_TENSOR;
@@ -76,7 +77,8 @@ static void mark_logits(const struct neap_graph *graph, bool *logits) {
     logits[graph_storage(graph, graph->outputs.data[i].tensor)] = true;
   for (size_t v = graph->nodes.count; v-- > 0;) {
     const struct node *node = &graph->nodes.data[v];
-    for (int32_t i = 0; node_row(node)->seeds && i < node->input_count; i++)
+    const bool scores = node->op == OP_ROUTE; /* of a router, which no adapter is for unless it is named */
+    for (int32_t i = 0; (node_row(node)->seeds || scores) && i < node->input_count; i++)
       if (node->inputs[i] != NO_TENSOR) logits[graph_storage(graph, node->inputs[i])] = true;
     const bool here = keeps_logits(node->op) && logits[graph_storage(graph, node->outputs[0])];
     const int32_t x = here ? only_input(graph, node) : NO_TENSOR;
@@ -244,12 +246,18 @@ static neap_status add_parameter(struct lora *l, int32_t weight, const char *par
   return graph_add_tensor(l->copy.to, tensor, id);
 }
 
+/* Returns the experts whose weights a node multiplies by; each has an adapter. */
+static int64_t experts_of(const struct lora *l, const struct node *node) {
+  return node->op == OP_EXPERT_LINEAR ? node_input(l->copy.from, node, EXPERT_ENDS)->dims[0] : 1;
+}
+
 /* Adds A [rank, inputs], which starts as a linear layer's weights in PyTorch, and B [outputs, rank], which
- * starts with 0. */
+ * starts with 0. Those of experts stand one behind the other. */
 static neap_status add_parameters(struct lora *l, const struct node *node, int32_t weight) {
   const struct tensor w = l->copy.from->tensors.data[weight], *x = node_input(l->copy.from, node, 0);
   const bool swapped = node->op == OP_MATMUL && !node->attributes.matmul.b_transposed;
-  const int64_t inputs = w.dims[swapped ? 0 : 1], outputs = w.dims[swapped ? 1 : 0], rank = l->options->rank;
+  const int64_t inputs = w.dims[swapped ? 0 : 1], outputs = w.dims[swapped ? 1 : 0],
+                rank = l->options->rank * experts_of(l, node);
   if (l->a[weight] != NO_TENSOR) return NEAP_OK;
   TRY(add_parameter(l, weight, "lora_A.weight",
                     (struct tensor){.dtype = x->dtype,
@@ -259,7 +267,7 @@ static neap_status add_parameters(struct lora *l, const struct node *node, int32
                     &l->a[weight]));
   return add_parameter(
       l, weight, "lora_B.weight",
-      (struct tensor){.dtype = x->dtype, .initial = NEAP_INITIAL_ZERO, .dims = {outputs, rank}},
+      (struct tensor){.dtype = x->dtype, .initial = NEAP_INITIAL_ZERO, .dims = {outputs, l->options->rank}},
       &l->b[weight]);
 }
 
@@ -285,6 +293,15 @@ static neap_status take_rows(struct lora *l, const struct node *node, const char
                       : graph_add_view(l->copy.to, *x, 2, (int64_t[]){t->elements / width, width}, x);
 }
 
+/* Applies a part of the adapter to x. */
+static neap_status apply_part(struct lora *l, const struct node *node, const char *name, int32_t x,
+                              int32_t part, int32_t *y) {
+  int32_t inputs[] = {x, part, NO_TENSOR};
+  if (node->op != OP_EXPERT_LINEAR) return apply(l, OP_LINEAR, name, (union attributes){0}, inputs, 2, y);
+  TRY(copy_tensor(&l->copy, node->inputs[EXPERT_ENDS], &inputs[EXPERT_ENDS]));
+  return apply(l, OP_EXPERT_LINEAR, name, (union attributes){0}, inputs, EXPERT_INPUTS, y);
+}
+
 /* Replaces the node's y by y + B (scale A x). The scale is applied to the smallest tensor. */
 static neap_status add_adapter(struct lora *l, const struct node *node, int32_t weight) {
   const char *name_a = name_of(l, weight, "lora_A"), *name_b = name_of(l, weight, "lora_B");
@@ -293,10 +310,10 @@ static neap_status add_adapter(struct lora *l, const struct node *node, int32_t 
   RETURN_IF(name_a == NULL || name_b == NULL, NEAP_OUT_OF_MEMORY, "lora: out of memory");
   TRY(add_parameters(l, node, weight));
   TRY(take_rows(l, node, name_a, &x));
-  TRY(apply(l, OP_LINEAR, name_a, (union attributes){0}, (int32_t[]){x, l->a[weight]}, 2, &share));
+  TRY(apply_part(l, node, name_a, x, l->a[weight], &share));
   if (scale != 1)
     TRY(apply(l, OP_SCALE, name_a, (union attributes){.scalar = {.a = scale}}, &share, 1, &share));
-  TRY(apply(l, OP_LINEAR, name_b, (union attributes){0}, (int32_t[]){share, l->b[weight]}, 2, &share));
+  TRY(apply_part(l, node, name_b, share, l->b[weight], &share));
   const struct tensor t = l->copy.to->tensors.data[*y];
   if (t.rank != 2) TRY(graph_add_view(l->copy.to, share, t.rank, t.dims, &share));
   return apply(l, OP_ADD, name_b, (union attributes){0}, (int32_t[]){*y, share}, 2, y);

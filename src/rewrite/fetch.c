@@ -54,13 +54,20 @@ static neap_status fetch_rows(struct copy *copy, const struct node *node, const 
                      &copy->map[node->outputs[0]]);
 }
 
-/* Returns true if a node reads the parameter where it is kept: a loss reads weights on disk some rows at a
- * time, an update reads the process's own share. */
+/* Returns the slot of weights that a node reads from disk as it needs them: a loss some rows at a time, an
+ * expert layer those of the experts that have rows; -1: it reads no weights so. */
+static int32_t slot_on_disk(const struct node *node) {
+  return node->op == OP_LINEAR_CROSS_ENTROPY ? (int32_t)LOSS_WEIGHTS
+         : node->op == OP_EXPERT_LINEAR      ? (int32_t)EXPERT_WEIGHTS
+                                             : -1;
+}
+
+/* Returns true if a node reads the parameter where it is kept: on disk as above; an update reads the
+ * process's own share. */
 static bool reads_kept(const struct neap_graph *graph, const struct way *way, const struct node *node,
                        int32_t slot) {
   if (!way->from_disk) return node->pass == NEAP_PASS_UPDATE;
-  return node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS &&
-         graph->tensors.data[node->inputs[slot]].view_of < 0;
+  return slot == slot_on_disk(node) && graph->tensors.data[node->inputs[slot]].view_of < 0;
 }
 
 /* Copies a node. A slot that reads the parameter where it is kept gets the parameter, even if it was brought

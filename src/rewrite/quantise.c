@@ -150,8 +150,9 @@ static neap_status choose_types(const struct neap_graph *graph, const struct sto
 /* Returns true if a node reads an input as blocks: a linear layer, or one with its loss, reads its weights in
  * panels; a table gives its rows. */
 static bool reads_blocks(const struct neap_graph *graph, const struct node *node, int32_t slot) {
-  const bool takes = (node->op == OP_LINEAR && slot == 1) || (node->op == OP_GATHER && slot == 0) ||
-                     (node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS);
+  const bool takes =
+      (node->op == OP_LINEAR && slot == 1) || (node->op == OP_EXPERT_LINEAR && slot == EXPERT_WEIGHTS) ||
+      (node->op == OP_GATHER && slot == 0) || (node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS);
   return takes && graph->tensors.data[node->inputs[slot]].view_of < 0;
 }
 

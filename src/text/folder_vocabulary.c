@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/base64.h"
 #include "text/post_processor.h"
 #include "text/tokenizer_import.h"
 #include "text/vocabulary.h"
@@ -49,7 +50,7 @@ static const char *copy_token(const struct filling *f, const char *text, size_t 
     marks++;
   char *copy = region_alloc(f->region, *length + 1, 1);
   if (copy == NULL) return NULL;
-  if (type == USER && marks > 1 && marks * MARK_BYTES == *length) {
+  if (type == USER && strcmp(f->v->model, "t5") != 0 && marks > 1 && marks * MARK_BYTES == *length) {
     memset(copy, ' ', marks);
     *length = marks;
   } else {
@@ -77,12 +78,49 @@ static neap_status add_token(struct filling *f, const char *text, size_t length,
   return NEAP_OK;
 }
 
+/* Returns the text of the unknown token; NULL: none exists. */
+static const char *unknown_of(const struct filling *f) {
+  const json_t *id = json_object_get(f->model, "unk_id"), *pieces = json_object_get(f->model, "vocab");
+  if (json_is_array(pieces) && json_is_integer(id))
+    return json_string_value(json_array_get(json_array_get(pieces, (size_t)json_integer_value(id)), 0));
+  return json_string_value(json_object_get(f->model, "unk_token"));
+}
+
+/* Adds the pieces of Unigram with their scores; tokens beside them have the score 0. */
+static neap_status add_scored_tokens(struct filling *f, const json_t *pieces) {
+  const json_t *piece, *unknown = json_object_get(f->model, "unk_id");
+  size_t i;
+  f->scores = region_alloc(f->region, (size_t)f->v->count, sizeof *f->scores);
+  if (f->scores == NULL) return out_of_memory(f);
+  memset(f->scores, 0, (size_t)f->v->count * sizeof *f->scores);
+  json_array_foreach(pieces, i, piece) {
+    const json_t *content = json_array_get(piece, 0);
+    const char *text = json_string_value(content);
+    const size_t length = json_string_length(content);
+    const bool is_unknown = json_is_integer(unknown) && (json_int_t)i == json_integer_value(unknown);
+    json_t *id = json_integer((json_int_t)i);
+    const neap_status status = add_token(f, text, length, id,
+                                         is_unknown              ? UNKNOWN
+                                         : is_byte(text, length) ? BYTE
+                                                                 : NORMAL);
+    json_decref(id);
+    TRY(status);
+    f->scores[i] = (float)json_number_value(json_array_get(piece, 1));
+  }
+  return NEAP_OK;
+}
+
 static neap_status add_tokens(struct filling *f) {
-  const bool llama = strcmp(f->v->model, "llama") == 0;
-  const char *unknown = json_string_value(json_object_get(f->model, "unk_token"));
+  const bool llama = strcmp(f->v->model, "gpt2") != 0;
+  const char *unknown = unknown_of(f);
   json_t *tokens = json_object_get(f->model, "vocab"), *token;
   size_t i;
-  RETURN_IF(!json_is_object(tokens), NEAP_BAD_FORMAT, "%s: its tokenizer has no object 'vocab'", f->folder);
+  if (json_is_array(tokens)) {
+    TRY(add_scored_tokens(f, tokens));
+    tokens = NULL;
+  }
+  RETURN_IF(tokens != NULL && !json_is_object(tokens), NEAP_BAD_FORMAT,
+            "%s: its tokenizer has no object 'vocab'", f->folder);
   for (void *at = json_object_iter(tokens); at != NULL; at = json_object_iter_next(tokens, at)) {
     const char *text = json_object_iter_key(at);
     const size_t length = json_object_iter_key_len(at);
@@ -207,7 +245,7 @@ static neap_status add_specials(struct filling *f, const struct special_texts *t
   struct token_vocabulary *v = f->v;
   const struct json_place place = {.file = f->folder, .path = "post_processor"};
   struct post_processor post = {0};
-  const char *unknown = json_string_value(json_object_get(f->model, "unk_token"));
+  const char *unknown = unknown_of(f);
   v->bos = special_id(f, texts->bos, config, "bos_token_id");
   v->eos = special_id(f, texts->eos, config, "eos_token_id");
   v->unknown = special_id(f, unknown != NULL ? unknown : texts->unknown, NULL, "");
@@ -235,12 +273,65 @@ static bool has_space_prefix(const json_t *step, const char *list) {
   return false;
 }
 
+/* Returns true for a Replace of a regular expression, or of a text, by a text. */
+static bool replaces(const json_t *step, const char *kind, const char *pattern, const char *content) {
+  const char *own = json_string_value(json_object_get(json_object_get(step, "pattern"), kind)),
+             *by = json_string_value(json_object_get(step, "content"));
+  return is_type(step, "Replace") && own != NULL && strcmp(own, pattern) == 0 && by != NULL &&
+         strcmp(by, content) == 0;
+}
+
+static neap_status take_character_map(struct filling *f, const json_t *step) {
+  const json_t *text = json_object_get(step, "precompiled_charsmap");
+  const size_t length = json_string_length(text);
+  unsigned char *map = region_alloc(f->region, length + 1, 1);
+  if (map == NULL) return out_of_memory(f);
+  RETURN_IF(!json_is_string(text) || f->v->map != NULL ||
+                !base64_decode(json_string_value(text), length, map, &f->v->map_bytes),
+            NEAP_BAD_FORMAT, "%s: its tokenizer has a map of characters that is not base64, or two of them",
+            f->folder);
+  f->v->map = map;
+  return NEAP_OK;
+}
+
+/* Takes one step of Unigram's normalizer. What GGUF says with one flag may be several steps: spaces at the
+ * ends are removed, several are one, and a space becomes the mark. */
+static neap_status take_unigram_step(struct filling *f, const json_t *step) {
+  const json_t *one;
+  size_t i;
+  if (step == NULL || json_is_null(step)) return NEAP_OK;
+  json_array_foreach(json_object_get(step, "normalizers"), i, one) TRY(take_unigram_step(f, one));
+  if (is_type(step, "Sequence") || is_type(step, "Prepend") || replaces(step, "String", " ", mark))
+    return NEAP_OK;
+  if (is_type(step, "Precompiled")) return take_character_map(f, step);
+  const bool several = replaces(step, "Regex", " {2,}", " ") || replaces(step, "Regex", " {2,}", mark),
+             ends = is_type(step, "Strip") || replaces(step, "Regex", "\\A +| +\\z", "");
+  if (several) f->v->remove_spaces = 1;
+  RETURN_IF(
+      !several && !ends, NEAP_UNSUPPORTED,
+      "%s: its tokenizer changes text in a way that a GGUF file cannot store (%.60s); write the model as "
+      "a folder",
+      f->folder, json_string_value(json_object_get(step, "type")));
+  return NEAP_OK;
+}
+
+static neap_status find_unigram(struct filling *f) {
+  const json_t *pre = json_object_get(f->tokenizer, "pre_tokenizer");
+  f->v->model = "t5";
+  f->v->pre = "default";
+  f->v->remove_spaces = 0;
+  f->v->add_space_prefix = has_space_prefix(json_object_get(f->tokenizer, "normalizer"), "normalizers") ||
+                           has_space_prefix(pre, "pretokenizers");
+  return take_unigram_step(f, json_object_get(f->tokenizer, "normalizer"));
+}
+
 static neap_status find_kind(struct filling *f) {
   struct token_vocabulary *v = f->v;
   const char *type = json_string_value(json_object_get(f->model, "type"));
   bool prefix;
+  if (json_is_array(json_object_get(f->model, "vocab"))) return find_unigram(f);
   RETURN_IF(type != NULL && strcmp(type, "BPE") != 0, NEAP_UNSUPPORTED,
-            "%s: its tokenizer is a %s; only BPE can be written to a GGUF file", f->folder, type);
+            "%s: its tokenizer is a %s; only BPE and Unigram can be written to a GGUF file", f->folder, type);
   if (json_is_true(json_object_get(f->model, "byte_fallback"))) {
     v->model = "llama";
     v->pre = "default";
@@ -268,7 +359,7 @@ static neap_status fill(struct filling *f, const struct special_texts *texts, co
   if (f->tokens == NULL || f->lengths == NULL || f->types == NULL) return out_of_memory(f);
   TRY(add_tokens(f));
   TRY(pad(f));
-  TRY(add_merges(f));
+  if (f->scores == NULL) TRY(add_merges(f));
   f->v->types = f->types;
   if (strcmp(f->v->model, "llama") == 0) TRY(add_scores(f));
   TRY(add_specials(f, texts, config));
@@ -283,7 +374,7 @@ neap_status folder_vocabulary_read(const char *folder, const json_t *config, int
                                    struct region *region, struct token_vocabulary *v) {
   struct special_texts texts;
   json_t *tokenizer;
-  *v = (struct token_vocabulary){.file = folder, .count = (int32_t)rows};
+  *v = (struct token_vocabulary){.file = folder, .count = (int32_t)rows, .remove_spaces = -1};
   RETURN_IF(rows < 1 || rows > INT32_MAX, NEAP_TOO_LARGE,
             "%s: got %lld tokens; the count must be 1 to 2^31 - 1", folder, (long long)rows);
   TRY(tokenizer_folder_to_json(folder, region, &tokenizer, &texts));

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "text/base64.h"
 #include "text/byte_letters.h"
+#include "text/character_map.h"
 #include "text/unicode.h"
 #include "text/unicode_form.h"
 #include "text/utf8.h"
@@ -52,6 +54,16 @@ static neap_status run_map(const struct step *step, struct matcher *matcher, con
     for (size_t i = 0; i < count; i++) TRY(passage_append_code(out, made[i], passage_place(in, next)));
   }
   return NEAP_OK;
+}
+
+/* As SentencePiece's rules for neural machine translation. */
+static size_t map_translation(uint32_t code, uint32_t out[STEP_CODES_MOST]) {
+  const bool removed = (code >= 0x01 && code <= 0x08) || code == 0x0B || (code >= 0x0E && code <= 0x1F) ||
+                       code == 0x7F || code == 0x8F || code == 0x9F;
+  const bool space = code == 0x09 || code == 0x0A || code == 0x0C || code == 0x0D || code == 0x1680 ||
+                     (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 ||
+                     code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
+  return keep_if(!removed, space ? ' ' : code, out);
 }
 
 static neap_status run_form(const struct step *step, struct matcher *matcher, const struct passage *in,
@@ -114,6 +126,47 @@ static neap_status run_strip(const struct step *step, struct matcher *matcher, c
   return passage_append_part(out, in, from, to);
 }
 
+/* ---- Maps of SentencePiece ---- */
+
+/* As `tokenizers`: a character of several code points (a grapheme) of less than this many bytes is looked for
+ * as a whole first. */
+enum { WHOLE_BYTES = 6 };
+
+/* Appends the characters [from, to) one by one, or what the map has in their place. */
+static neap_status map_each(const struct character_map *map, const struct passage *in, size_t from, size_t to,
+                            struct passage_buffer *out) {
+  const char *text;
+  size_t length;
+  uint32_t code;
+  for (size_t at = from, next; at < to; at = next) {
+    next = at + (size_t)utf8_decode(in->bytes + at, to - at, &code);
+    if (character_map_find(map, in->bytes + at, next - at, &text, &length))
+      TRY(passage_append(out, text, length, passage_place(in, next)));
+    else
+      TRY(passage_append_part(out, in, at, next));
+  }
+  return NEAP_OK;
+}
+
+static neap_status run_precompiled(const struct step *step, struct matcher *matcher, const struct passage *in,
+                                   struct passage_buffer *out) {
+  struct expression_walk walk = {
+      .pattern = step->pattern, .matcher = matcher, .bytes = in->bytes, .length = in->length};
+  struct character_map map;
+  size_t start, end, length;
+  const char *text;
+  bool found = in->length > 0 && character_map_open((unsigned char *)step->text, step->length, &map);
+  while (found) {
+    TRY(expression_next(&walk, &start, &end, &found));
+    if (!found) break;
+    if (end - start < WHOLE_BYTES && character_map_find(&map, in->bytes + start, end - start, &text, &length))
+      TRY(passage_append(out, text, length, passage_place(in, end)));
+    else
+      TRY(map_each(&map, in, start, end, out));
+  }
+  return NEAP_OK;
+}
+
 /* ---- Components ---- */
 
 static neap_status add_map(struct steps *steps, step_map *map) {
@@ -152,6 +205,7 @@ SIMPLE(parse_nfc, add_form(steps, FORM_NFC))
 SIMPLE(parse_nfd, add_form(steps, FORM_NFD))
 SIMPLE(parse_nfkc, add_form(steps, FORM_NFKC))
 SIMPLE(parse_nfkd, add_form(steps, FORM_NFKD))
+SIMPLE(parse_nmt, add_map(steps, map_translation))
 
 static neap_status parse_prepend(const json_t *object, const struct json_place *place, struct steps *steps) {
   struct step step = {.normalise = run_prepend};
@@ -163,6 +217,27 @@ static neap_status parse_replace(const json_t *object, const struct json_place *
   struct step step = {.normalise = run_replace};
   TRY(step_text(object, "content", place, false, &step.text, &step.length));
   const neap_status status = step_pattern(object, place, &step.pattern);
+  if (status == NEAP_OK) return steps_add(steps, step);
+  free(step.text);
+  return status;
+}
+
+static neap_status parse_precompiled(const json_t *object, const struct json_place *place,
+                                     struct steps *steps) {
+  struct step step = {.normalise = run_precompiled};
+  struct character_map map;
+  char *text;
+  size_t length;
+  TRY(step_text(object, "precompiled_charsmap", place, false, &text, &length));
+  step.text = malloc(length + 1);
+  const bool good = step.text != NULL &&
+                    base64_decode(text, length, (unsigned char *)step.text, &step.length) &&
+                    character_map_open((unsigned char *)step.text, step.length, &map);
+  neap_status status =
+      step.text == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a map")
+      : !good ? json_bad_field(place, "precompiled_charsmap", "must be a map of SentencePiece in base64")
+              : expression_compile("\\X", 2, false, &step.pattern);
+  free(text);
   if (status == NEAP_OK) return steps_add(steps, step);
   free(step.text);
   return status;
@@ -183,6 +258,8 @@ static const struct step_row rows[] = {
     {"NFD", parse_nfd},
     {"NFKC", parse_nfkc},
     {"NFKD", parse_nfkd},
+    {"Nmt", parse_nmt},
+    {"Precompiled", parse_precompiled},
     {"Prepend", parse_prepend},
     {"Replace", parse_replace},
     {"Strip", parse_strip},

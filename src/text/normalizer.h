@@ -4,7 +4,8 @@
 
 #include "text/step.h"
 
-/* BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, StripAccents. */
+/* BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, Prepend, Replace, Strip,
+ * StripAccents. */
 extern const struct step_family normalizers;
 
 /* Gives the text after all steps, in one of the buffers or, without steps, as it was. */

@@ -174,6 +174,96 @@ static neap_status parse_word_piece(const json_t *object, const struct json_plac
   return NEAP_OK;
 }
 
+/* ---- Unigram ---- */
+
+/* What an unknown character costs beside the least score, as in SentencePiece. */
+static const double unknown_penalty = 10;
+
+static neap_status add_scored(const json_t *entry, const struct json_place *place, const char *name,
+                              int32_t id, struct token_model *model) {
+  const json_t *piece = json_array_get(entry, 0), *score = json_array_get(entry, 1);
+  if (json_array_size(entry) != 2 || !json_is_string(piece) || !json_is_number(score))
+    return json_bad_field(place, name, "must be a piece and its score");
+  TRY(blame(vocabulary_add(&model->vocabulary, json_string_value(piece), json_string_length(piece), id),
+            place, name));
+  return vector_push(&model->scores, json_number_value(score));
+}
+
+static _Thread_local const struct vocabulary *sorting; /* qsort has no context */
+
+static int by_bytes(const void *a, const void *b) {
+  size_t x_length, y_length;
+  const char *x = vocabulary_piece(sorting, (size_t) * (const int32_t *)a, &x_length),
+             *y = vocabulary_piece(sorting, (size_t) * (const int32_t *)b, &y_length);
+  const int order = memcmp(x, y, x_length < y_length ? x_length : y_length);
+  return order != 0 ? order : (x_length > y_length) - (x_length < y_length);
+}
+
+static neap_status sort_pieces(struct token_model *model) {
+  const size_t count = model->vocabulary.ids.count;
+  TRY(vector_reserve(&model->sorted, count + 1));
+  for (size_t i = 0; i < count; i++) model->sorted.data[i] = (int32_t)i;
+  model->sorted.count = count;
+  sorting = &model->vocabulary;
+  if (count > 0) qsort(model->sorted.data, count, sizeof *model->sorted.data, by_bytes);
+  return NEAP_OK;
+}
+
+/* Returns the byte of a sorted piece, or -1 behind its end. */
+static int byte_at(const struct token_model *model, size_t place, size_t depth) {
+  size_t length;
+  const char *piece = vocabulary_piece(&model->vocabulary, (size_t)model->sorted.data[place], &length);
+  return depth < length ? (unsigned char)piece[depth] : -1;
+}
+
+/* Returns the first place in the range whose byte is at least this one. */
+static size_t first_from(const struct token_model *model, struct piece_range range, size_t depth, int byte) {
+  while (range.low < range.high) {
+    const size_t middle = range.low + (range.high - range.low) / 2;
+    if (byte_at(model, middle, depth) < byte)
+      range.low = middle + 1;
+    else
+      range.high = middle;
+  }
+  return range.low;
+}
+
+int32_t token_model_narrow(const struct token_model *model, size_t depth, char byte,
+                           struct piece_range *range) {
+  const int wanted = (unsigned char)byte;
+  range->low = first_from(model, *range, depth, wanted);
+  range->high = first_from(model, *range, depth, wanted + 1);
+  if (range->low == range->high || byte_at(model, range->low, depth + 1) >= 0) return -1;
+  return model->vocabulary.ids.data[model->sorted.data[range->low]];
+}
+
+static neap_status parse_unigram(const json_t *object, const struct json_place *place,
+                                 struct token_model *model) {
+  const json_t *unknown = json_object_get(object, "unk_id"), *entry;
+  json_t *list;
+  size_t i;
+  model->kind = MODEL_UNIGRAM;
+  TRY(step_flag(object, "byte_fallback", place, &model->byte_fallback));
+  TRY(json_need_array(object, "vocab", place, &list));
+  json_array_foreach(list, i, entry) {
+    char name[40];
+    snprintf(name, sizeof name, "vocab[%zu]", i);
+    if (i >= INT32_MAX) return json_bad_field(place, "vocab", "must have less than 2^31 pieces");
+    TRY(add_scored(entry, place, name, (int32_t)i, model));
+    if (i == 0 || model->scores.data[i] < model->unknown_score) model->unknown_score = model->scores.data[i];
+  }
+  model->unknown_score -= unknown_penalty;
+  TRY(blame(vocabulary_finish(&model->vocabulary), place, "vocab"));
+  if (unknown != NULL && !json_is_null(unknown)) {
+    if (!json_is_integer(unknown) || json_integer_value(unknown) < 0 ||
+        (size_t)json_integer_value(unknown) >= model->scores.count)
+      return json_bad_field(place, "unk_id", "must be the place of a piece in the vocabulary, or null");
+    model->unknown = (int32_t)json_integer_value(unknown);
+  }
+  find_bytes(model);
+  return sort_pieces(model);
+}
+
 neap_status token_model_parse(const json_t *object, const struct json_place *place,
                               struct token_model *model) {
   *model = (struct token_model){.unknown = -1};
@@ -185,10 +275,12 @@ neap_status token_model_parse(const json_t *object, const struct json_place *pla
                      : json_is_object(json_object_get(object, "vocab")) &&
                              json_object_get(object, "max_input_chars_per_word") != NULL
                          ? "WordPiece"
-                         : "one without a type";
+                     : json_is_array(json_object_get(object, "vocab")) ? "Unigram"
+                                                                       : "one without a type";
   if (strcmp(type, "BPE") == 0) return parse_bpe(object, place, model);
   if (strcmp(type, "WordPiece") == 0) return parse_word_piece(object, place, model);
-  return step_refuse(place, "type", type, "use a tokenizer whose model is BPE or WordPiece");
+  if (strcmp(type, "Unigram") == 0) return parse_unigram(object, place, model);
+  return step_refuse(place, "type", type, "use a tokenizer whose model is BPE, WordPiece or Unigram");
 }
 
 void token_model_free(struct token_model *model) {
@@ -196,13 +288,33 @@ void token_model_free(struct token_model *model) {
   pair_table_free(&model->pairs);
   pair_table_free(&model->joints);
   vector_free(&model->merges);
+  vector_free(&model->scores);
+  vector_free(&model->sorted);
   free(model->prefix);
   free(model->suffix);
 }
 
 /* ---- Writing ---- */
 
-static json_t *write_vocabulary(const struct vocabulary *vocabulary) {
+/* Returns the pieces of Unigram, whose places are their ids. */
+static json_t *write_scored(const struct token_model *model) {
+  json_t *list = json_array();
+  bool good = list != NULL;
+  for (size_t i = 0, length; good && i < model->scores.count; i++) {
+    const char *piece = vocabulary_piece(&model->vocabulary, i, &length);
+    json_t *entry = json_array();
+    good = entry != NULL && json_array_append_new(entry, json_stringn_nocheck(piece, length)) == 0 &&
+           json_array_append_new(entry, json_real(model->scores.data[i])) == 0;
+    good = good ? json_array_append_new(list, entry) == 0 : (json_decref(entry), false);
+  }
+  if (good) return list;
+  json_decref(list);
+  return NULL;
+}
+
+static json_t *write_vocabulary(const struct token_model *model) {
+  if (model->kind == MODEL_UNIGRAM) return write_scored(model);
+  const struct vocabulary *vocabulary = &model->vocabulary;
   json_t *pieces = json_object();
   for (size_t i = 0, length; i < vocabulary->ids.count && pieces != NULL; i++) {
     const char *piece = vocabulary_piece(vocabulary, i, &length);
@@ -254,7 +366,7 @@ static json_t *write_merges(const struct token_model *model) {
 
 neap_status token_model_write(const struct token_model *model, json_t *object) {
   const bool good =
-      json_object_set_new(object, "vocab", write_vocabulary(&model->vocabulary)) == 0 &&
+      json_object_set_new(object, "vocab", write_vocabulary(model)) == 0 &&
       (model->kind != MODEL_BPE || json_object_set_new(object, "merges", write_merges(model)) == 0);
   RETURN_IF(!good, NEAP_OUT_OF_MEMORY, "out of memory for the vocabulary of a tokenizer");
   return NEAP_OK;

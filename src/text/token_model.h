@@ -1,5 +1,5 @@
-/* Models of tokenizer.json: turn words into ids. BPE (Sennrich, Haddow, Birch 2016) and WordPiece (Wu et al.
- * 2016), as in PyPI's `tokenizers`. */
+/* Models of tokenizer.json: turn words into ids. BPE (Sennrich, Haddow, Birch 2016), WordPiece (Wu et al.
+ * 2016) and Unigram (Kudo 2018), as in PyPI's `tokenizers`. */
 #ifndef NEAP_TEXT_TOKEN_MODEL_H
 #define NEAP_TEXT_TOKEN_MODEL_H
 
@@ -7,7 +7,7 @@
 #include "text/pair_table.h"
 #include "text/vocabulary.h"
 
-enum token_model_kind { MODEL_BPE, MODEL_WORD_PIECE };
+enum token_model_kind { MODEL_BPE, MODEL_WORD_PIECE, MODEL_UNIGRAM };
 
 /* The result of merging two neighbouring ids, and the rank of that merge. */
 struct token_merge {
@@ -27,7 +27,18 @@ struct token_model {
   bool byte_fallback, fuse_unknown, ignore_merges;
   int32_t bytes[256];       /* ids of <0x00>, <0x01>, ...; -1: none */
   uint64_t most_characters; /* WordPiece: of a word; a longer one is unknown */
+  VECTOR(double) scores;    /* Unigram: of each id */
+  VECTOR(int32_t) sorted;   /* Unigram: the numbers of the pieces in the order of their bytes */
+  double unknown_score;     /* Unigram: of a character that is no piece */
 };
+
+/* Narrows `range`, pieces of `sorted` that begin with the same `depth` bytes, to those that go on with
+ * `byte`. Returns the id of the one that ends there; -1: none does. */
+struct piece_range {
+  size_t low, high;
+};
+int32_t token_model_narrow(const struct token_model *model, size_t depth, char byte,
+                           struct piece_range *range);
 
 /* Makes a model from the field "model" of a tokenizer.json. NEAP_UNSUPPORTED: another model, or dropout.
  * NEAP_BAD_FORMAT: it is invalid. Free with token_model_free, whatever the status. */

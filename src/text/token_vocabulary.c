@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/base64.h"
 #include "text/vocabulary.h"
 
 /* ---- Bytes ---- */
@@ -226,14 +227,20 @@ static json_t *name_token(const struct token_vocabulary *v, int32_t i) {
   return made;
 }
 
-static bool set_token(json_t *vocabulary, json_t *name, int32_t id) {
+/* Of Unigram the vocabulary is a list of pieces and scores. */
+static bool set_token(const struct token_vocabulary *v, json_t *vocabulary, json_t *name, int32_t id) {
+  if (json_is_array(vocabulary))
+    return append(vocabulary, json_pack("[O, f]", name, v->scores != NULL ? (double)v->scores[id] : 0.0));
   return json_object_setn_new(vocabulary, json_string_value(name), json_string_length(name),
                               json_integer(id)) == 0;
 }
 
-/* Adds all tokens to the vocabulary, and those that are found before anything else to the list. */
+/* Adds all tokens to the vocabulary, and those that are found before anything else to the list. A list of
+ * pieces ends before the unused ones at its end, which mean no text. */
 static neap_status add_tokens(const struct token_vocabulary *v, json_t *vocabulary, json_t *added) {
-  for (int32_t i = 0; i < v->count; i++) {
+  int32_t count = v->count;
+  while (json_is_array(vocabulary) && count > 0 && kind_of(v, count - 1) == UNUSED) count--;
+  for (int32_t i = 0; i < count; i++) {
     if (memchr(v->tokens[i], '\0', v->lengths[i]) != NULL)
       return neap_fail(NEAP_UNSUPPORTED,
                        "%s: token %d has a zero byte, which tokenizer.json cannot hold; use a "
@@ -242,7 +249,7 @@ static neap_status add_tokens(const struct token_vocabulary *v, json_t *vocabula
     json_t *name = name_token(v, i);
     RETURN_IF(name == NULL, NEAP_BAD_FORMAT, "%s: token %d is not UTF-8", v->file, i);
     const int32_t kind = kind_of(v, i);
-    bool good = set_token(vocabulary, name, i);
+    bool good = set_token(v, vocabulary, name, i);
     if (kind == CONTROL || kind == USER || kind == UNKNOWN)
       good = good && v->lengths[i] > 0 ? append(added, added_token_to_json(name, i, kind != USER)) : good;
     json_decref(name);
@@ -386,8 +393,46 @@ static json_t *describe_llama(const struct token_vocabulary *v) {
   return NULL;
 }
 
+/* SentencePiece's Unigram: as `transformers` describes it, with the same steps in the same order. */
+static json_t *describe_unigram(const struct token_vocabulary *v) {
+  json_t *steps = json_array();
+  bool good = steps != NULL, bytes = false;
+  char *map = v->map != NULL ? malloc(base64_room(v->map_bytes)) : NULL;
+  for (int32_t i = 0; i < v->count; i++) bytes = bytes || kind_of(v, i) == BYTE;
+  if (v->map != NULL) {
+    good = good && map != NULL;
+    if (good) {
+      base64_encode(v->map, v->map_bytes, map);
+      good = append(steps, json_pack("{s:s, s:s}", "type", "Precompiled", "precompiled_charsmap", map));
+    }
+  }
+  free(map);
+  if (v->remove_spaces != 0)
+    good = good &&
+           append(steps, json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "Regex",
+                                   "\\A +| +\\z", "content", "")) &&
+           append(steps, json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "Regex", " {2,}",
+                                   "content", " "));
+  const char *scheme = v->add_space_prefix != 0 ? "always" : "never";
+  json_t *unknown = v->unknown >= 0 && v->unknown < v->count ? json_integer(v->unknown) : json_null();
+  json_t *decoders = bytes ? json_pack("[{s:s}, {s:s, s:s, s:s, s:b}]", "type", "ByteFallback", "type",
+                                       "Metaspace", "replacement", mark, "prepend_scheme", scheme, "split", 1)
+                           : json_pack("[{s:s, s:s, s:s, s:b}]", "type", "Metaspace", "replacement", mark,
+                                       "prepend_scheme", scheme, "split", 1);
+  json_t *made =
+      json_pack("{s:{s:s, s:o}, s:{s:s, s:s, s:s, s:b}, s:{s:s, s:o}, s:{s:s, s:o, s:b}}", "normalizer",
+                "type", "Sequence", "normalizers", steps, "pre_tokenizer", "type", "Metaspace", "replacement",
+                mark, "prepend_scheme", scheme, "split", 1, "decoder", "type", "Sequence", "decoders",
+                decoders, "model", "type", "Unigram", "unk_id", unknown, "byte_fallback", bytes);
+  if (good || made == NULL) return made;
+  json_decref(made);
+  return NULL;
+}
+
 /* Returns the name of the vocabulary's token with this id; NULL: none exists. */
 static const char *name_of(const json_t *vocabulary, int32_t id) {
+  if (json_is_array(vocabulary))
+    return id >= 0 ? json_string_value(json_array_get(json_array_get(vocabulary, (size_t)id), 0)) : NULL;
   for (void *at = json_object_iter((json_t *)vocabulary); id >= 0 && at != NULL;
        at = json_object_iter_next((json_t *)vocabulary, at))
     if (json_integer_value(json_object_iter_value(at)) == id) return json_object_iter_key(at);
@@ -401,7 +446,8 @@ static neap_status add_ends(const struct token_vocabulary *v, const json_t *voca
   const bool bos = v->add_bos >= 0 ? v->add_bos : usual_bos, eos = v->add_eos >= 0 ? v->add_eos : usual_eos;
   const char *before = bos ? name_of(vocabulary, v->bos) : NULL;
   const char *behind = eos ? name_of(vocabulary, v->eos) : NULL;
-  const char *unknown = strcmp(v->model, "gpt2") == 0 ? NULL : name_of(vocabulary, v->unknown);
+  const bool has_unknown = strcmp(v->model, "gpt2") != 0 && json_is_object(vocabulary);
+  const char *unknown = has_unknown ? name_of(vocabulary, v->unknown) : NULL;
   json_t *post = template_to_json(before, v->bos, behind, v->eos);
   bool good = post != NULL && json_object_set_new(made, "post_processor", post) == 0;
   if (unknown != NULL)
@@ -412,15 +458,16 @@ static neap_status add_ends(const struct token_vocabulary *v, const json_t *voca
 }
 
 static neap_status fill(const struct token_vocabulary *v, bool usual_bos, bool usual_eos, json_t *made) {
-  json_t *vocabulary = json_object(), *merges = json_array(), *added = json_array();
+  const bool scored = strcmp(v->model, "t5") == 0, merged = !scored && strcmp(v->model, "bert") != 0;
+  json_t *vocabulary = scored ? json_array() : json_object(), *merges = json_array(), *added = json_array();
   json_t *model = json_object_get(made, "model");
   const bool good = vocabulary != NULL && merges != NULL && added != NULL &&
                     json_object_set(model, "vocab", vocabulary) == 0 &&
                     json_object_set(made, "added_tokens", added) == 0 &&
-                    (strcmp(v->model, "bert") == 0 || json_object_set(model, "merges", merges) == 0);
+                    (!merged || json_object_set(model, "merges", merges) == 0);
   neap_status status = good ? NEAP_OK : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", v->file);
   if (status == NEAP_OK) status = add_tokens(v, vocabulary, added);
-  if (status == NEAP_OK && strcmp(v->model, "bert") != 0) status = add_merges(v, vocabulary, merges);
+  if (status == NEAP_OK && merged) status = add_merges(v, vocabulary, merges);
   if (status == NEAP_OK) status = add_ends(v, vocabulary, usual_bos, usual_eos, made);
   json_decref(vocabulary);
   json_decref(merges);
@@ -442,10 +489,15 @@ neap_status token_vocabulary_to_json(const struct token_vocabulary *v, json_t **
   } else if (strcmp(v->model, "bert") == 0) {
     made = describe_bert(v);
     eos = true;
+  } else if (strcmp(v->model, "t5") == 0) {
+    RETURN_IF(v->scores == NULL, NEAP_BAD_FORMAT, "%s: its tokenizer has no scores", v->file);
+    made = describe_unigram(v);
+    bos = false;
+    eos = true;
   } else {
     return neap_fail(NEAP_UNSUPPORTED,
                      "%s: its tokenizer is not supported (got model '%.60s'); use a model whose tokenizer is "
-                     "gpt2, llama or bert",
+                     "gpt2, llama, bert or t5",
                      v->file, v->model);
   }
   RETURN_IF(made == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", v->file);

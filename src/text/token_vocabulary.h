@@ -12,7 +12,7 @@
 /* The tokens of a GGUF file. Strings are borrowed for the call. */
 struct token_vocabulary {
   const char *file;        /* for messages */
-  const char *model, *pre; /* "gpt2", "llama", "bert"; pre may be NULL */
+  const char *model, *pre; /* "gpt2", "llama", "bert", "t5"; pre may be NULL */
   int32_t count;           /* of tokens */
   const char *const *tokens;
   const size_t *lengths; /* bytes [count]; may hold zeros */
@@ -22,6 +22,9 @@ struct token_vocabulary {
   const char *const *merges;              /* "a b" */
   int32_t bos, eos, unknown, padding;     /* -1: none */
   int add_bos, add_eos, add_space_prefix; /* -1: not given */
+  int remove_spaces;                      /* of t5: several spaces become one; -1: not given */
+  const unsigned char *map;               /* of t5: the map of characters (character_map.h); NULL: none */
+  size_t map_bytes;
 };
 
 /* Gives the content of a tokenizer.json with the same ids, for the caller to free with json_decref.

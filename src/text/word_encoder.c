@@ -203,6 +203,74 @@ static neap_status encode_pieces(struct word_encoder *e, const char *word, size_
   return NEAP_OK;
 }
 
+/* ---- Unigram ---- */
+
+static const uint32_t no_path = UINT32_MAX;
+
+/* Takes a token from `from` to `to` where that is the best way to `to` so far. */
+static void take_path(struct word_encoder *e, size_t from, size_t to, double score, int32_t id) {
+  struct word_path *path = &e->paths.data[to];
+  score += e->paths.data[from].score;
+  if (path->from == no_path || score > path->score) *path = (struct word_path){score, (uint32_t)from, id};
+}
+
+/* Finds the best way to each place of the word. */
+static neap_status find_paths(struct word_encoder *e, const char *word, size_t length) {
+  const struct token_model *m = e->model;
+  TRY(vector_reserve(&e->paths, length + 1));
+  for (size_t i = 0; i <= length; i++) e->paths.data[i] = (struct word_path){0, no_path, -1};
+  for (size_t at = 0, size; at < length; at += size) {
+    struct piece_range range = {0, m->sorted.count};
+    bool single = false;
+    size = character_size(word + at);
+    for (size_t depth = 0; at + depth < length && range.low < range.high; depth++) {
+      const int32_t id = token_model_narrow(m, depth, word[at + depth], &range);
+      if (id < 0) continue;
+      take_path(e, at, at + depth + 1, m->scores.data[id], id);
+      single = single || depth + 1 == size;
+    }
+    if (single) continue;
+    RETURN_IF(m->unknown < 0, NEAP_UNSUPPORTED,
+              "the tokenizer has no piece for '%.*s', and no unknown token; leave such text out", (int)size,
+              word + at);
+    take_path(e, at, at + size, m->unknown_score, m->unknown);
+  }
+  return NEAP_OK;
+}
+
+/* Gives what covers a part of the word: a piece, the tokens of its bytes, or the unknown token. */
+static neap_status give_part(struct word_encoder *e, const char *part, size_t length) {
+  const struct token_model *m = e->model;
+  const int32_t id = vocabulary_find(&m->vocabulary, part, length);
+  bool bytes = id < 0 && m->byte_fallback;
+  if (id >= 0) return give(e, id, length);
+  for (size_t i = 0; bytes && i < length; i++) bytes = m->bytes[(unsigned char)part[i]] >= 0;
+  if (!bytes) return give(e, m->unknown, length);
+  for (size_t i = 0; i < length; i++) TRY(give(e, m->bytes[(unsigned char)part[i]], i == 0 ? length : 0));
+  return NEAP_OK;
+}
+
+/* Gives the parts of the best way; unknown characters in a row are one part. */
+static neap_status encode_best(struct word_encoder *e, const char *word, size_t length) {
+  TRY(find_paths(e, word, length));
+  struct word_path *paths = e->paths.data, path = paths[length];
+  const int32_t unknown = e->model->unknown;
+  /* Turns the way around: each part's beginning gets its end and its token. */
+  for (size_t to = length; to > 0;) {
+    const size_t from = path.from;
+    const struct word_path before = paths[from];
+    paths[from] = (struct word_path){0, (uint32_t)to, path.id};
+    path = before;
+    to = from;
+  }
+  for (size_t at = 0, end; at < length; at = end) {
+    end = paths[at].from;
+    while (paths[at].id == unknown && end < length && paths[end].id == unknown) end = paths[end].from;
+    TRY(give_part(e, word + at, end - at));
+  }
+  return NEAP_OK;
+}
+
 /* ---- Repeated words ---- */
 
 static void forget(struct word_encoder *e) {
@@ -212,7 +280,15 @@ static void forget(struct word_encoder *e) {
 }
 
 static neap_status encode_new(struct word_encoder *e, const char *word, size_t length) {
-  return e->model->kind == MODEL_BPE ? encode_pairs(e, word, length) : encode_pieces(e, word, length);
+  switch (e->model->kind) {
+  case MODEL_BPE:
+    return encode_pairs(e, word, length);
+  case MODEL_WORD_PIECE:
+    return encode_pieces(e, word, length);
+  case MODEL_UNIGRAM:
+    return encode_best(e, word, length);
+  }
+  return NEAP_OK;
 }
 
 /* Keeps a word that was added to the table with its tokens: those of `made` from `first` on. */
@@ -289,6 +365,7 @@ void word_encoder_free(struct word_encoder *e) {
   vector_free(&e->symbols);
   vector_free(&e->heap);
   vector_free(&e->spelling);
+  vector_free(&e->paths);
   vector_free(&e->known);
   vector_free(&e->tokens);
 }

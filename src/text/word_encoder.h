@@ -24,6 +24,13 @@ struct word_merge {
   int32_t rank, place, id;
 };
 
+/* The best way to a place in a word: the token that ends there, and where it begins. */
+struct word_path {
+  double score;
+  uint32_t from; /* UINT32_MAX: no way leads here */
+  int32_t id;
+};
+
 /* The tokens of a word that was encoded, for when it comes again. */
 struct known_word {
   uint32_t first, count; /* of tokens */
@@ -36,6 +43,7 @@ struct word_encoder {
   VECTOR(struct word_symbol) symbols;
   VECTOR(struct word_merge) heap;
   VECTOR(char) spelling; /* of a piece that is looked for */
+  VECTOR(struct word_path) paths;
   struct word_table words;
   struct region region; /* owns the bytes of words */
   VECTOR(struct known_word) known;

@@ -149,11 +149,41 @@ struct writing {
   const struct neap_graph *graph; /* with adapters */
   struct region region;
   struct safetensors_tensor *tensors; /* to be written; */
-  int32_t *indices, count;            /* theirs in the weights; how many */
+  struct written_part *parts;         /* theirs of the weights; */
+  size_t count;                       /* how many */
+};
+
+/* Elements of a tensor of the weights. */
+struct written_part {
+  int32_t index;
+  int64_t first;
 };
 
 static bool is_trained(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->frozen;
+}
+
+/* Returns the experts that an adapter's part is of: as many as A has ranks one behind the other. */
+static int64_t experts_of(const struct writing *w, const struct tensor *t) {
+  const char *part = strstr(t->name, ".lora_");
+  for (size_t i = 0; part != NULL && i < w->graph->tensors.count; i++) {
+    const struct tensor *a = &w->graph->tensors.data[i];
+    const size_t module = (size_t)(part - t->name);
+    if (a->adapter && strncmp(a->name, t->name, module) == 0 && strcmp(a->name + module, part_a) == 0)
+      return a->dims[0] / w->from->session->lora;
+  }
+  return 1;
+}
+
+/* Returns the name of a tensor of the folder. Where a variable is "X.experts.Y", that of expert N is
+ * "X.experts.N.Y". */
+static const char *name_of(struct writing *w, const char *name, int64_t expert) {
+  static const char experts[] = "experts.";
+  const char *at = expert >= 0 ? strstr(name, experts) : NULL;
+  if (at == NULL) return region_format(&w->region, ADAPTER_PREFIX "%s", name);
+  at += sizeof experts - 1;
+  return region_format(&w->region, ADAPTER_PREFIX "%.*s%lld.%s", (int)(at - name), name, (long long)expert,
+                       at);
 }
 
 static neap_status list_tensor(struct writing *w, const struct tensor *t) {
@@ -164,27 +194,39 @@ static neap_status list_tensor(struct writing *w, const struct tensor *t) {
   TRY(safetensors_need_real(weights, index));
   RETURN_IF(found->elements != t->elements, NEAP_BAD_FORMAT,
             "%s: tensor '%s': its shape is not that in this model", weights->path, t->name);
-  struct safetensors_tensor *made = &w->tensors[w->count];
-  *made = *found;
-  made->name = region_format(&w->region, ADAPTER_PREFIX "%s", t->name);
-  RETURN_IF_NULL(made->name);
-  w->indices[w->count++] = index;
+  const int64_t experts = t->adapter ? experts_of(w, t) : 1;
+  for (int64_t e = 0; e < experts; e++) {
+    struct safetensors_tensor *made = &w->tensors[w->count];
+    *made = *found;
+    made->dims[0] /= experts;
+    made->elements /= experts;
+    made->name = name_of(w, t->name, experts > 1 ? e : -1);
+    RETURN_IF_NULL(made->name);
+    w->parts[w->count++] = (struct written_part){index, e * made->elements};
+  }
   return NEAP_OK;
 }
 
 static neap_status list_tensors(struct writing *w) {
-  const size_t most = w->graph->tensors.count;
+  const size_t count = w->graph->tensors.count;
+  size_t most = 0;
+  for (size_t t = 0; t < count; t++) {
+    const struct tensor *one = &w->graph->tensors.data[t];
+    if (is_trained(one)) most += one->adapter ? (size_t)experts_of(w, one) : 1;
+  }
   w->tensors = region_alloc(&w->region, most, sizeof *w->tensors);
-  w->indices = region_alloc(&w->region, most, sizeof *w->indices);
-  RETURN_IF(w->tensors == NULL || w->indices == NULL, NEAP_OUT_OF_MEMORY, "out of memory for adapters");
-  for (size_t t = 0; t < most; t++)
+  w->parts = region_alloc(&w->region, most, sizeof *w->parts);
+  RETURN_IF(w->tensors == NULL || w->parts == NULL, NEAP_OUT_OF_MEMORY, "out of memory for adapters");
+  for (size_t t = 0; t < count; t++)
     if (is_trained(&w->graph->tensors.data[t])) TRY(list_tensor(w, &w->graph->tensors.data[t]));
   return NEAP_OK;
 }
 
 static neap_status read_tensor(void *context, int32_t tensor, float *data) {
   const struct writing *w = context;
-  return safetensors_read(w->from->weights, w->indices[tensor], data);
+  const struct written_part *part = &w->parts[tensor];
+  return safetensors_read_part(w->from->weights, part->index, part->first, w->tensors[tensor].elements, false,
+                               data);
 }
 
 /* Returns the length of "a.b" in "a.b.weight", or in "a.b.lora_A.weight" with that ending. */
@@ -296,7 +338,7 @@ static neap_status write_all(struct writing *w, const char *folder, int64_t *lay
   RETURN_IF(mkdir(folder, 0777) != 0 && errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be made: %s", folder,
             strerror(errno));
   TRY(safetensors_save(path, &(struct safetensors_content){.tensors = w->tensors,
-                                                           .tensor_count = w->count,
+                                                           .tensor_count = (int32_t)w->count,
                                                            .metadata = metadata,
                                                            .metadata_count = 1,
                                                            .read = read_tensor,

@@ -56,6 +56,13 @@ static neap_status add_part(struct adapter_writing *w, const struct tensor *trai
                                .elements = trained->elements};
   RETURN_IF(made->name == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", weights->path);
   memcpy(made->dims, trained->dims, sizeof made->dims);
+  const int64_t experts = language_file_experts(m, o->part);
+  if (experts > 1) {
+    made->rank = 3;
+    made->dims[0] = experts;
+    made->dims[1] = trained->dims[0] / experts;
+    made->dims[2] = trained->dims[1];
+  }
   w->parts[w->count++] = (struct adapter_part){index, is_b ? form.permuted_heads : 0};
   return NEAP_OK;
 }
@@ -77,7 +84,7 @@ static neap_status read_part(void *context, int32_t index, float *data) {
   const struct gguf_tensor *t = &w->tensors[index];
   const struct adapter_part *part = &w->parts[index];
   TRY(safetensors_read(w->from->weights, part->index, data));
-  const struct origin as = {.rank = t->rank, .dims = {t->dims[0], t->dims[1]}};
+  const struct origin as = {.rank = 2, .dims = {t->dims[0], t->dims[1]}};
   const struct stored_form form = {.permuted_heads = part->permuted_heads};
   return language_file_store(&w->model, &as, &form, data);
 }

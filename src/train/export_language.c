@@ -53,15 +53,17 @@ static neap_status add_adapter(const struct merging *m, const char *name, const 
   const struct safetensors *file = m->run->weights;
   const neap_session_options *o = m->run->session;
   const int32_t a = find_adapter(file, name, "lora_A"), b = find_adapter(file, name, "lora_B");
-  const int64_t rank = o->lora;
+  const int64_t rank = o->lora, all = file->tensors[a].dims[0], experts = all / rank > 0 ? all / rank : 1,
+                rows = dims[0] / experts;
   RETURN_IF(b < 0, NEAP_BAD_FORMAT, "%s: only has a part of the adapter of '%s'", file->path, name);
-  float *parts = calloc((size_t)(rank * (dims[0] + dims[1])), sizeof *parts);
+  float *parts = calloc((size_t)(rank * (dims[0] + experts * dims[1])), sizeof *parts);
   RETURN_IF(parts == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for an adapter", file->path);
-  float *of_b = parts + rank * dims[1];
-  neap_status status = take(file, a, 2, (int64_t[]){rank, dims[1]}, parts);
+  float *of_b = parts + rank * experts * dims[1];
+  neap_status status = take(file, a, 2, (int64_t[]){rank * experts, dims[1]}, parts);
   if (status == NEAP_OK) status = take(file, b, 2, (int64_t[]){dims[0], rank}, of_b);
-  if (status == NEAP_OK)
-    add_product(dims[0], dims[1], rank, fabs((double)o->lora_alpha) / (double)rank, parts, of_b, data);
+  for (int64_t e = 0; status == NEAP_OK && e < experts; e++)
+    add_product(rows, dims[1], rank, fabs((double)o->lora_alpha) / (double)rank, parts + e * rank * dims[1],
+                of_b + e * rows * rank, data + e * rows * dims[1]);
   free(parts);
   return status;
 }

@@ -24,13 +24,30 @@ static double residual_deviation(const struct stack *s) { return deviation / sqr
 
 static bool has(const struct stack *s, enum part part) { return s->t->parts[part].name != NULL; }
 
+/* Writes the pattern with numbers in the place of %d, and of %e if there is one; else without "%e.". */
+static void write_name(const char *pattern, int64_t block, int64_t expert, char name[SEQUENCE_NAME]) {
+  size_t length = 0;
+  name[0] = '\0';
+  for (const char *at = pattern; *at != '\0' && length < SEQUENCE_NAME; at++) {
+    const bool number = at[0] == '%' && (at[1] == 'd' || at[1] == 'e');
+    if (number && at[1] == 'e' && expert < 0) {
+      at += 2; /* and the dot behind it */
+      continue;
+    }
+    length += (size_t)(number ? snprintf(name + length, SEQUENCE_NAME - length, "%lld",
+                                         (long long)(at[1] == 'd' ? block : expert))
+                              : snprintf(name + length, SEQUENCE_NAME - length, "%c", *at));
+    at += number;
+  }
+}
+
 void transformer_name(const struct transformer *t, enum part part, int64_t block, char name[SEQUENCE_NAME]) {
-  const char *pattern = t->parts[part].name, *number = strstr(pattern, "%d");
-  if (number == NULL)
-    snprintf(name, SEQUENCE_NAME, "%s", pattern);
-  else
-    snprintf(name, SEQUENCE_NAME, "%.*s%lld%s", (int)(number - pattern), pattern,
-             (long long)(block + t->first_block), number + 2);
+  write_name(t->parts[part].name, block + t->first_block, -1, name);
+}
+
+void transformer_expert_name(const struct transformer *t, enum part part, int64_t block, int64_t expert,
+                             char name[SEQUENCE_NAME]) {
+  write_name(t->parts[part].name, block + t->first_block, expert, name);
 }
 
 bool transformer_is_bare(const struct transformer *t, enum part part) {
@@ -87,11 +104,16 @@ static neap_tensor activate(const struct stack *s, neap_tensor x) {
 
 /* ---- Attention ---- */
 
+static bool is_each(int64_t every, int64_t block) { return every > 0 && (block + 1) % every == 0; }
+
+/* The window of the block; 0: it has none. */
+static int64_t own_window(const struct transformer *t, int64_t block) {
+  return is_each(t->full_every, block) ? 0 : t->window;
+}
+
 /* The shorter of the block's window and the one that is asked for; 0: there is no window. */
 static int64_t window_of(const struct stack *s, int64_t block) {
-  const int64_t every = s->t->full_every, asked = s->p->window;
-  const bool full = every > 0 && (block + 1) % every == 0;
-  const int64_t own = full ? 0 : s->t->window;
+  const int64_t asked = s->p->window, own = own_window(s->t, block);
   return asked > 0 && (own == 0 || asked < own) ? asked : own;
 }
 
@@ -117,9 +139,19 @@ static neap_tensor attend_cached(const struct stack *s, neap_tensor q, neap_tens
 }
 
 /* The first heads of x turned by their positions. */
-static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads) {
-  const struct rotary_attributes a = {.heads = heads, .base = s->t->rotary_base, .scaling = s->t->scaling};
-  return has(s, PART_POSITION) ? x : builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR);
+static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads, int64_t block) {
+  const struct transformer *t = s->t;
+  const int64_t longest = s->p->decode > 0 ? s->p->decode : s->p->length;
+  const float *divisors = longest > t->divisors.places ? t->divisors.beyond : t->divisors.within;
+  struct rotary_attributes a = {
+      .heads = heads, .width = t->turned, .base = t->rotary_base, .scaling = t->scaling};
+  if (has(s, PART_POSITION) || is_each(t->still_every, block)) return x;
+  if (t->local_base > 0 && own_window(t, block) > 0) {
+    a.base = t->local_base;
+    a.scaling = (struct rotary_scaling){0};
+    divisors = NULL;
+  }
+  return builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR, divisors);
 }
 
 static neap_attention_options attention_options(const struct stack *s, int64_t block) {
@@ -139,7 +171,7 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
   const struct transformer *t = s->t;
   const int64_t all = t->heads + 2 * t->key_heads;
   neap_tensor qkv = by_head(s, linear(s, x, PART_QKV, block, all * s->head, deviation), all);
-  qkv = turn(s, qkv, t->heads + t->key_heads);
+  qkv = turn(s, qkv, t->heads + t->key_heads, block);
   if (s->p->decode > 0)
     return attend_cached(s, neap_slice(s->b, qkv, 2, 0, t->heads),
                          neap_slice(s->b, qkv, 2, t->heads, t->key_heads),
@@ -149,14 +181,21 @@ static neap_tensor attend_packed(const struct stack *s, neap_tensor x, int64_t b
   return neap_attention_at(s->b, qkv, -1, -1, s->key_count, s->places, options);
 }
 
+/* Queries or keys by head, with their norm. */
+static neap_tensor norm_by_head(const struct stack *s, neap_tensor x, int64_t heads, enum part part,
+                                int64_t block) {
+  return s->t->wide_norms ? by_head(s, norm(s, x, part, block), heads)
+                          : norm(s, by_head(s, x, heads), part, block);
+}
+
 static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t block) {
   const struct transformer *t = s->t;
   const int64_t width = t->heads * s->head, key_width = t->key_heads * s->head;
-  neap_tensor q = by_head(s, linear(s, x, PART_QUERY, block, width, deviation), t->heads),
-              k = by_head(s, linear(s, x, PART_KEY, block, key_width, deviation), t->key_heads),
+  neap_tensor q = linear(s, x, PART_QUERY, block, width, deviation),
+              k = linear(s, x, PART_KEY, block, key_width, deviation),
               v = by_head(s, linear(s, x, PART_VALUE, block, key_width, deviation), t->key_heads);
-  q = turn(s, norm(s, q, PART_QUERY_NORM, block), t->heads);
-  k = turn(s, norm(s, k, PART_KEY_NORM, block), t->key_heads);
+  q = turn(s, norm_by_head(s, q, t->heads, PART_QUERY_NORM, block), t->heads, block);
+  k = turn(s, norm_by_head(s, k, t->key_heads, PART_KEY_NORM, block), t->key_heads, block);
   return s->p->decode > 0
              ? attend_cached(s, q, k, v, block)
              : neap_attention_at(s->b, q, k, v, s->key_count, s->places, attention_options(s, block));
@@ -185,6 +224,32 @@ static neap_tensor feed_forward(const struct stack *s, neap_tensor x, int64_t bl
   return linear(s, y, PART_DOWN, block, t->width, residual_deviation(s));
 }
 
+static neap_tensor expert_layer(const struct stack *s, neap_tensor x, enum part part, int64_t block,
+                                int64_t outputs, double spread, neap_tensor ends) {
+  char name[SEQUENCE_NAME];
+  int64_t dims[NEAP_MAX_RANK] = {0};
+  transformer_name(s->t, part, block, name);
+  neap_shape(s->b, x, dims);
+  const int64_t shape[] = {s->t->experts * outputs, dims[1]};
+  return neap_expert_linear(s->b, x, sequence_parameter(s->b, name, "weight", 2, shape, spread), ends);
+}
+
+static neap_tensor mix_experts(const struct stack *s, neap_tensor x, int64_t block) {
+  const struct transformer *t = s->t;
+  const int64_t rows[] = {s->p->batch * s->times, t->width}, whole[] = {s->p->batch, s->times, t->width};
+  neap_routes routes;
+  x = neap_reshape(s->b, x, 2, rows);
+  neap_route(s->b, linear(s, x, PART_ROUTER, block, t->experts, deviation),
+             (neap_route_options){t->experts_used, t->experts_normalised}, &routes);
+  x = neap_gather(s->b, x, routes.rows);
+  neap_tensor y =
+      activate(s, expert_layer(s, x, PART_EXPERT_GATE, block, t->expert_hidden, deviation, routes.ends));
+  y = neap_multiply(s->b, y,
+                    expert_layer(s, x, PART_EXPERT_UP, block, t->expert_hidden, deviation, routes.ends));
+  y = expert_layer(s, y, PART_EXPERT_DOWN, block, t->width, residual_deviation(s), routes.ends);
+  return neap_reshape(s->b, neap_expert_sum(s->b, y, routes.weights, routes.places), 3, whole);
+}
+
 typedef neap_tensor layer(const struct stack *s, neap_tensor x, int64_t block);
 
 /* x + layer(norm(x)), with a norm of what the layer gives where there is one; or norm(x + layer(x)), where
@@ -203,7 +268,7 @@ static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
     snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
     neap_scope(s->b, scope);
     x = add_layer(s, x, i, attention, PART_ATTENTION_NORM, PART_ATTENTION_POST);
-    x = add_layer(s, x, i, feed_forward, PART_FEED_NORM, PART_FEED_POST);
+    x = add_layer(s, x, i, has(s, PART_ROUTER) ? mix_experts : feed_forward, PART_FEED_NORM, PART_FEED_POST);
   }
   return x;
 }

@@ -20,7 +20,7 @@ enum part {
   PART_QUERY,          /* each in its own */
   PART_KEY,            /**/
   PART_VALUE,          /**/
-  PART_QUERY_NORM,     /* of each head, before its positions */
+  PART_QUERY_NORM,     /* of each head, or of all together, before positions */
   PART_KEY_NORM,       /**/
   PART_ATTENTION_OUT,  /* from the heads to the width */
   PART_ATTENTION_POST, /* a norm of what attention gives */
@@ -28,6 +28,10 @@ enum part {
   PART_GATE,           /* where it is there: activation(gate x) * (up x); else activation(up x) */
   PART_UP,             /**/
   PART_DOWN,           /**/
+  PART_ROUTER,         /* where it is there: scores of experts, each with three layers as those above: */
+  PART_EXPERT_GATE,    /* the weights of all experts, one behind the other */
+  PART_EXPERT_UP,      /**/
+  PART_EXPERT_DOWN,    /**/
   PART_FEED_POST,      /* a norm of what the layers above give */
   PART_FINAL_NORM,     /* behind the last block */
   PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
@@ -48,11 +52,18 @@ enum stack_head {
   STACK_FIRST    /* its first token: an output "sentence", without a loss */
 };
 
-/* The name of a layer, in which %d means the number of the block; NULL: it is missing. Parameters are
- * "NAME.weight" and "NAME.bias"; those of norms may be called otherwise, and those that are bare "NAME". */
+/* The name of a layer, in which %d means the number of the block, and %e in a file that of an expert; NULL:
+ * it is missing. Parameters are "NAME.weight" and "NAME.bias"; those of norms may be called otherwise, and
+ * those that are bare "NAME". */
 struct part_row {
   const char *name;
   bool bias;
+};
+
+/* Divisors of rotary frequencies, one a pair (LongRoPE). */
+struct long_rope {
+  const float *within, *beyond; /* of graphs of at most `places` tokens, and of longer ones; NULL: none */
+  int64_t places;
 };
 
 struct transformer {
@@ -65,8 +76,12 @@ struct transformer {
   int64_t first_block; /* number of the first block in names */
   int64_t window;      /* of attention; 0: none */
   int64_t full_every;  /* each block of this number, the last of them, has no window; 0: all have it */
-  int64_t image[3];    /* that it takes: channels, height, width */
-  int64_t patch;       /* the side of its squares, which divides height and width */
+  int64_t still_every; /* each block of this number, the last of them, has no positions; 0: all have them */
+  int64_t experts, experts_used, expert_hidden; /* of a block; of a row; as `hidden`. 0: there are none */
+  bool experts_normalised; /* the weights of a row's experts sum to 1; else those of all do */
+  int64_t turned;          /* elements of each head that rotary positions turn, the first ones; 0: all */
+  int64_t image[3];        /* that it takes: channels, height, width */
+  int64_t patch;           /* the side of its squares, which divides height and width */
   enum activation activation;
   enum stack_head head;
   int64_t outputs; /* of STACK_CLASSES: classes, or values */
@@ -76,6 +91,7 @@ struct transformer {
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
   bool rms;                            /* norms do not subtract the mean */
   bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
+  bool wide_norms;                     /* PART_QUERY_NORM and PART_KEY_NORM are of all heads together */
   bool tied;                           /* the head has the embedding's weights */
   float epsilon;                       /* of norms */
   float score_cap, logit_cap;          /* x becomes cap tanh(x / cap); 0: it stays */
@@ -84,6 +100,8 @@ struct transformer {
   const char *norm_weight, *norm_bias; /* NULL: "weight", "bias" */
   struct rotary_scaling scaling;
   float rotary_base; /* 0: 10000 */
+  float local_base;  /* of blocks with the window, whose positions are not scaled; 0: as others */
+  struct long_rope divisors;
 };
 
 /* The loss of the stack, or where it decodes its logits, as sequence_network says; `p` has the shape, dropout
@@ -99,5 +117,9 @@ bool transformer_is_bare(const struct transformer *t, enum part part);
 
 /* The name of a part's layer in block `block` of the stack, counted from 0. */
 void transformer_name(const struct transformer *t, enum part part, int64_t block, char name[SEQUENCE_NAME]);
+
+/* The same in a file, of one expert. */
+void transformer_expert_name(const struct transformer *t, enum part part, int64_t block, int64_t expert,
+                             char name[SEQUENCE_NAME]);
 
 #endif

@@ -202,6 +202,7 @@ static void test_operators(void **state) {
   TAKEN(neap_average_pool(NULL, x, (neap_pool_options){0}));
   TAKEN(neap_global_average_pool(NULL, x));
   TAKEN(neap_adaptive_average_pool(NULL, x, 1));
+  TAKEN(neap_take(NULL, x, 0, 1, (neap_take_options){0}));
   TAKEN(neap_crop(NULL, x, (neap_crop_options){0}));
   TAKEN(neap_resize(NULL, x, 1, 1, false));
   TAKEN(neap_linear(NULL, x, 1, false));
@@ -223,6 +224,9 @@ static void test_operators(void **state) {
   TAKEN(neap_positions(NULL, 1, 1, 1));
   TAKEN(neap_sequence_lengths(NULL, x));
   TAKEN(neap_sequence_mask(NULL, x, x));
+  TAKEN((neap_route(NULL, x, (neap_route_options){1, true}, NULL), -1));
+  TAKEN(neap_expert_linear(NULL, x, x, x));
+  TAKEN(neap_expert_sum(NULL, x, x, x));
   TAKEN(neap_state(NULL, "s", NEAP_F32, 2, dims));
   TAKEN(neap_state(b, NULL, NEAP_F32, 2, dims));
   TAKEN(neap_state(b, "s", NEAP_F32, 2, NULL));

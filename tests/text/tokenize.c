@@ -78,6 +78,10 @@ static neap_status read_vocabulary(const char *path, struct tokenizer **out) {
     score[i] = (float)json_number_value(json_array_get(scores, i));
     type[i] = (int32_t)json_integer_value(json_array_get(types, i));
   }
+  const json_t *bytes = json_object_get(object, "map");
+  unsigned char *map = calloc(json_array_size(bytes) + 1, 1);
+  for (size_t i = 0; i < json_array_size(bytes); i++)
+    map[i] = (unsigned char)json_integer_value(json_array_get(bytes, i));
   for (size_t i = 0; i < merge_count; i++) pairs[i] = json_string_value(json_array_get(merges, i));
   const struct token_vocabulary v = {.file = path,
                                      .model = json_string_value(json_object_get(object, "model")),
@@ -95,11 +99,15 @@ static neap_status read_vocabulary(const char *path, struct tokenizer **out) {
                                      .padding = number(object, "padding"),
                                      .add_bos = number(object, "add_bos"),
                                      .add_eos = number(object, "add_eos"),
-                                     .add_space_prefix = number(object, "add_space_prefix")};
+                                     .add_space_prefix = number(object, "add_space_prefix"),
+                                     .remove_spaces = number(object, "remove_spaces"),
+                                     .map = bytes != NULL ? map : NULL,
+                                     .map_bytes = json_array_size(bytes)};
   const neap_status status = tokenizer_from_vocabulary(&v, out);
   json_decref(object);
   free(texts);
   free(pairs);
+  free(map);
   free(lengths);
   free(score);
   free(type);

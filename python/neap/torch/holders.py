@@ -20,7 +20,7 @@ from .graph import PACKAGES
 from .reads import names_in
 
 SIMPLE = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device)
-LEAVES = (*SIMPLE, torch.Tensor, type)  # what holds nothing
+LEAVES = (*SIMPLE, torch.Tensor, types.ModuleType)  # what holds nothing
 DEPTH = 5  # of holders inside each other
 MOST = 2000  # items of a holder that are looked into
 LARGEST = 100_000  # items of a holder that is looked into
@@ -165,6 +165,8 @@ class Walk:
     """Finds the holders that a model and a loss function reach. A subclass says what it makes of each: `holder` is called for a holder
     before what it holds is looked into, and returns its items (those that are looked into)."""
 
+    in_libraries = False  # whether classes of installed packages are looked into
+
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any]):
         self.known: set[int] = set()  # objects that were looked into
         self.globals: dict[
@@ -205,7 +207,7 @@ class Walk:
     def _class(self, kind: type, depth: int) -> None:
         for base in [k for k in kind.__mro__ if k not in self.classes]:
             self.classes.add(base)
-            if is_library(base.__module__, ""):
+            if is_library(base.__module__, "") or base.__module__ in sys.stdlib_module_names:
                 continue
             self._holder(base.__name__, ClassAttributes(base), depth, base)
             for value in vars(base).values():
@@ -221,7 +223,9 @@ class Walk:
     def _take(self, name: str, x: Any, depth: int) -> None:
         if depth < 0 or id(x) in self.known or isinstance(x, LEAVES) or (self.in_library and id(x) in self.seen):
             return
-        if isinstance(x, types.ModuleType):
+        if isinstance(x, type):
+            if self.in_libraries or not is_installed(x.__module__):
+                self._class(x, depth)
             return
         (self.seen if self.in_library else self.known).add(id(x))
         if type(x) in WAYS:
@@ -257,7 +261,7 @@ class Walk:
             if isinstance(getattr(x, "__dict__", None), dict):
                 self._holder(name, vars(x), depth, x)
             self._inside(name, x, depth)
-            if not self.in_library:
+            if self.in_libraries or not self.in_library:
                 self._class(type(x), depth)
             self.in_library = before
 

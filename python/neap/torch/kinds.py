@@ -65,7 +65,7 @@ class Kind:
     def look(self, watch: Watch) -> None:
         """Takes what is there now for what captures read. After ENOUGH changes that no capture showed, slots of libraries are not watched."""
         if self.watch is not None:
-            self.changed_often.update(p for p, _ in watch.changes(self.watch) if p in watch.in_libraries)
+            self.changed_often.update(p for p, _ in watch.changes(self.watch) if p in watch.of_libraries)
             self.reads.ignored |= {p for p, times in self.changed_often.items() if times >= ENOUGH}
         self.watch = watch
 

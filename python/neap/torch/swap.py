@@ -102,7 +102,7 @@ def bears_fake(x: Any, depth: int = DEPTH) -> bool:
         return x is None or bears_fake(x, depth)
     if isinstance(x, FakeTensor):
         return True
-    if depth == 0 or isinstance(x, (*LEAVES, types.FunctionType)):
+    if depth == 0 or isinstance(x, (*LEAVES, type, types.FunctionType)):
         return False
     if isinstance(x, nn.Module):
         return any(bears_fake(t, 1) for t in (*x.parameters(), *x.buffers()))

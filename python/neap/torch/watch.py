@@ -65,7 +65,8 @@ def _mark(x: Any, walk: Walk, depth: int = 3) -> Any:
         return _mark(x.__self__, walk, depth - 1), _mark(x.__func__, walk, depth - 1)
     if isinstance(x, types.FunctionType):
         return id(x.__code__), _mark((x.__defaults__ or (), *(x.__kwdefaults__ or {}).values()), walk, depth - 1)
-    if isinstance(x, nn.Module) or (id(x) not in walk.known and id(x) not in walk.seen):
+    looked_into = isinstance(x, (dict, *BY_POSITION)) or not is_library(type(x).__module__, "")
+    if isinstance(x, nn.Module) or not looked_into or (id(x) not in walk.known and id(x) not in walk.seen):
         return id(x)
     return type(x), len(x) if isinstance(x, (list, dict, set, collections.deque)) else None
 
@@ -88,9 +89,14 @@ class _Row:
             else target
         )
         self.keys = keys
-        self.size, self.values = self.read()
+        self.take()
         self.arrays = [x for x in self.values if isinstance(x, np.ndarray)]
         self.content = {id(x): _content(x) for x in self.arrays}
+
+    def take(self) -> None:
+        """Takes what is there now."""
+        self.size, self.values = self.read()
+        self.types = list(map(type, self.values))
 
     def read(self) -> tuple[int, list[Any]]:
         """Returns the number of items, and keys and values."""
@@ -110,6 +116,7 @@ class _Row:
     def unchanged(self) -> bool:
         size, values = self.read()
         same = size == self.size and all(map(operator.is_, values, self.values))
+        same = same and all(map(operator.is_, map(type, values), self.types))
         return same and all(_content(x) == self.content[id(x)] for x in self.arrays)
 
     def items(self) -> Items:
@@ -132,6 +139,8 @@ def _value_of(cell: types.CellType) -> Any:
 
 class Watch(Walk):
     """What the functions that ran read, as it is now. Attributes and globals that none of them names are left out."""
+
+    in_libraries = True
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any], reads: Reads):
         self.model, self.loss_fn, self.reads = model, loss_fn, reads
@@ -200,7 +209,7 @@ class Watch(Walk):
         """What counts of each slot. An array has the content that it had."""
         marks: Marks = {}
         times: collections.Counter[Any] = collections.Counter()
-        self.in_libraries: set[Place] = set()
+        self.of_libraries: set[Place] = set()
         for row in self.rows:
             for key, value in row.items():
                 key = key if isinstance(key, (int, str)) else repr(key)
@@ -209,7 +218,7 @@ class Watch(Walk):
                 if place not in self.reads.ignored:
                     marks[place] = row.content.get(id(value)) or _mark(value, self)
                     if row.library:
-                        self.in_libraries.add(place)
+                        self.of_libraries.add(place)
         return marks
 
     def is_unchanged(self) -> bool:
@@ -234,7 +243,7 @@ class Watch(Walk):
         changed = {id(inside_of(left.target)) for left in lefts if left.count or left.key is MORE}
         for row in self.rows if changed else ():
             if id(inside_of(row.target)) in changed:
-                row.size, row.values = row.read()
+                row.take()
         if changed:
             self.__dict__.pop("marks", None)
 

@@ -70,6 +70,16 @@ class CropOptions(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("top", "left", "height", "width")]
 
 
+class TakeOptions(ctypes.Structure):
+    _fields_ = [
+        ("first", c_int64),
+        ("step", c_int64),
+        ("divisor", c_int64),
+        ("border", c_int),
+        ("value", c_float),
+    ]
+
+
 class AttentionOptions(ctypes.Structure):
     _fields_ = [
         ("key_heads", c_int64),
@@ -248,6 +258,7 @@ OPERATORS: dict[str, list[Any]] = {
     "matmul": [Tensor, Tensor, c_bool, c_bool],
     "concat": [Tensors, c_int, c_int],
     "slice": [Tensor, c_int, c_int64, c_int64],
+    "take": [Tensor, c_int, c_int64, TakeOptions],
     "local_response_norm": [Tensor, ResponseNormOptions],
     "max_pool": [Tensor, PoolOptions],
     "average_pool": [Tensor, PoolOptions],

@@ -390,6 +390,42 @@ REDUCED: list[tuple[tuple[int, ...], list[int] | None]] = [
     (LARGE, [0, 2, 3]),
     (LARGE, [-1]),
 ]
+# Borders as in neap_border.
+CONSTANT, EDGE, REFLECT, WRAP = 1, 2, 3, 4
+TAKEN: list[tuple[tuple[int, ...], int, int, dict[str, Any]]] = [
+    ((7,), 0, 3, {"first": 6, "step": -3}),
+    ((5, 13), 1, 7, {"step": 2}),
+    ((2, 3, 5, 7), 2, 15, {"first": 1, "step": 5, "divisor": 15}),
+    ((2, 3, 5, 7), -1, 4, {"first": -1, "step": 7, "divisor": 4, "border": EDGE}),
+    ((5, 13), 0, 9, {"first": -3, "border": CONSTANT, "value": -2.5}),
+    ((3, 5, 7), 1, 21, {"first": -9, "border": REFLECT}),
+    ((3, 1, 7), 1, 4, {"first": -1, "border": REFLECT}),
+    ((3, 5, 7), 0, 11, {"first": -4, "border": WRAP}),
+    (LARGE, 3, 60, {"first": -3, "border": EDGE}),
+    (LARGE, 0, 9, {"first": 2, "step": -1, "border": WRAP}),
+]
+
+
+def taken(
+    x: torch.Tensor, axis: int, count: int, first: int = 0, step: int = 1, divisor: int = 1, border: int = 0,
+    value: float = 0,
+) -> torch.Tensor:  # fmt: skip
+    """The elements at these places, by NumPy's padding of the axis's numbers."""
+    size = x.shape[axis]
+    places = [(first + i * step) // divisor for i in range(count)]
+    around = max(0, -min(places)), max(0, max(places) - size + 1)
+    if border == CONSTANT:
+        ids = [place if 0 <= place < size else size for place in places]
+        shape = list(x.shape)
+        shape[axis] = 1
+        x = torch.cat([x, torch.full(shape, value, dtype=x.dtype)], axis)
+    else:
+        mode = {0: "edge", EDGE: "edge", REFLECT: "reflect", WRAP: "wrap"}[border]
+        padded = np.pad(np.arange(size), around, mode=mode)
+        ids = [int(padded[place + around[0]]) for place in places]
+    return x.index_select(axis, torch.tensor(ids))
+
+
 ORDERS: list[tuple[tuple[int, ...], list[int] | None]] = [
     ((5, 7), None),
     ((5, 7), [0, 1]),
@@ -426,6 +462,15 @@ RESHAPED = [
         for name in ("sum", "mean")
         for x, axes in REDUCED
         for keep in (False, True)
+    ),
+    *(
+        Case(
+            text("take", x, axis, count, described(options)),
+            (real(*x),),
+            lambda s, t, a=axis, c=count, o=options: s.take(t, a, c, **o),
+            functools.partial(taken, axis=axis, count=count, **options),
+        )
+        for x, axis, count, options in TAKEN
     ),
     *(
         Case(text("expand", x, dims), (real(*x),), then("expand", list(dims)), lambda t, d=dims: t.expand(d))

@@ -4,6 +4,7 @@ reads back the bits that it wrote, and tokenizers give the same ids."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from test_export_language import LENGTH, VOCABULARY, logits, lora, neap, some_tokens, tune
-from test_language_models import FAMILIES, make, relative
+from test_language_models import FAMILIES, make, parameters, relative
 
 gguf = pytest.importorskip("gguf")
 safetensors = pytest.importorskip("safetensors.torch")
@@ -21,8 +22,15 @@ tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
 NINE_HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72, "intermediate_size": 96}
-READ_BY_TRANSFORMERS = {"llama": NINE_HEADS, "qwen2": {}, "qwen3": {"head_dim": 128}, "gpt2": {"n_positions": 1024}}
-GGUF_FAMILIES = [f for f in FAMILIES if not f.startswith(("opt", "bert", "gemma2 without"))]
+READ_BY_TRANSFORMERS = {
+    "llama": NINE_HEADS, "qwen2": {}, "qwen3": {"head_dim": 128}, "gpt2": {"n_positions": 1024},
+    "phi3": {"sliding_window": None, "num_key_value_heads": 4},
+}  # fmt: skip
+GGUF_FAMILIES = [
+    f
+    for f in FAMILIES
+    if not f.startswith(("opt", "bert", "gemma2 without", "gemma3 with", "smollm3, each", "olmoe, norm"))
+]
 TYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8_0": "Q8_0"}
 
 
@@ -201,6 +209,80 @@ def test_read_back(library, tmp_path, family):
     first, again = tensors(out), tensors(tmp_path / "again.gguf")
     assert list(first) == list(again)
     assert all(np.array_equal(first[name].data, again[name].data) for name in first)
+
+
+# What llama.cpp's convert writes of these families: architecture and keys beside those of all.
+WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma3": ("gemma3", {"rope.freq_base": 1e5, "rope.freq_base_swa": 1e3, "attention.sliding_window": 5,
+                          "attention.sliding_window_pattern": 2, "rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "smollm3": ("smollm3", {"rope.freq_base": 2e6}),
+    "phi4": ("phi3", {"rope.freq_base": 1e4, "rope.dimension_count": 6, "rope.scaling.original_context_length": 12,
+                      "rope.scaling.attn_factor": math.sqrt(1 + math.log(64 / 12) / math.log(12))}),
+    "olmo2": ("olmo2", {"rope.freq_base": 1e4}),
+    "mixtral": ("llama", {"rope.freq_base": 1e6, "expert_count": 5, "expert_used_count": 2, "attention.sliding_window": 5}),
+    "olmoe": ("olmoe", {"rope.freq_base": 1e4, "expert_count": 5, "expert_used_count": 2}),
+    "qwen3_moe": ("qwen3moe", {"rope.freq_base": 1e4, "expert_count": 6, "expert_used_count": 3,
+                               "expert_feed_forward_length": 24}),
+}  # fmt: skip
+
+
+def write_as_llama_cpp(family: str, model: torch.nn.Module, path: Path) -> None:
+    architecture, keys = WRITTEN[family]
+    config = model.config
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(64)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if getattr(config, "head_dim", None):
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    for key, value in keys.items():
+        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+        add(f"{architecture}.{key}", value)
+    if family == "phi4":
+        for name in ("long", "short"):
+            factors = np.array(config.rope_parameters[f"{name}_factor"], np.float32)
+            writer.add_tensor(f"rope_factors_{name}.weight", factors)
+    kind = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(kind, config.num_hidden_layers)
+    mixtral = {"block_sparse_moe": "mlp", "w1.": "gate_proj.", "w2.": "down_proj.", "w3.": "up_proj."}
+    for name, value in parameters(model).items():
+        for ours, theirs in mixtral.items():
+            name = name.replace(ours, theirs)
+        array = value.numpy()
+        if family in ("smollm3", "mixtral") and ("q_proj" in name or "k_proj" in name):
+            array = permuted(array, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
+        if family == "gemma3" and "norm" in name:
+            array = array + np.float32(1)
+        if ".experts." in name:
+            array = array.reshape(config.num_local_experts, -1, array.shape[-1])
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)) or name, np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("family", WRITTEN)
+def test_files_of_llama_cpp(library, tmp_path, family):
+    """Are read as transformers reads the folder; a folder that is made of them is that model, too."""
+    model, ids, path = folder(family, tmp_path / "base"), some_tokens(), tmp_path / "model.gguf"
+    write_as_llama_cpp(family, model, path)
+    wanted = model(ids).logits.detach().numpy()
+    assert relative(logits(library, path, ids), wanted) < 2e-5
+    neap("export", path, "-o", tmp_path / "again")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again").eval()
+    assert relative(again(ids).logits.detach().numpy(), wanted) < 2e-5
+    neap("export", tmp_path / "base", "-o", tmp_path / "ours.gguf", "--type", "f32")
+    ours, theirs = tensors(tmp_path / "ours.gguf"), tensors(path)
+    assert set(ours) == set(theirs)
+    for name, tensor in theirs.items():
+        assert tensor.shape.tolist() == ours[name].shape.tolist(), name
+        np.testing.assert_allclose(ours[name].data, tensor.data, rtol=3e-7, err_msg=name)
 
 
 def test_a_run_of_a_gguf_file(library, tmp_path):

@@ -22,7 +22,7 @@ NEAP = Path(os.environ.get("NEAP_LIBRARY", Path(__file__).parents[3] / "build" /
 if not NEAP.exists():
     pytest.skip(f"{NEAP} is missing (make)", allow_module_level=True)
 RANK, ALPHA, VOCABULARY, LENGTH = 3, 12, 256, 16
-FAMILIES = ["llama", "gpt2", "gemma", "gemma2", "qwen2"]
+FAMILIES = ["llama", "gpt2", "gemma", "gemma2", "gemma3", "smollm3", "phi4", "olmo2", "qwen2"]
 
 
 def neap(*arguments: object, expect: int = 0, **options) -> str:

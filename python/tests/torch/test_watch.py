@@ -44,6 +44,37 @@ class Slotted:
 OBJECT, SLOTTED = Settings(), Slotted()
 
 
+class Holder:
+    scale = 1.0
+
+    @classmethod
+    def read(cls):
+        return cls.scale
+
+
+class Derived(Holder):
+    pass
+
+
+class Other(Settings):
+    pass
+
+
+DERIVED, FUNCTIONS = Derived(), {"act": torch.tanh}
+
+
+def with_class(value):
+    OBJECT.__class__ = Settings if value == 1 else Other
+
+
+def with_derived(value):
+    if value == 1:
+        if "scale" in vars(Derived):
+            del Derived.scale
+    else:
+        Derived.scale = value
+
+
 class Net(nn.Module):
     scale = 1.0  # of the class
     table: typing.ClassVar = {"scale": 1.0}
@@ -109,6 +140,13 @@ SETTINGS = {
     "a class's dict": (lambda m, h: h * m.table["scale"], lambda m, v: with_class_table(v)),
     "an attribute before the class's": (lambda m, h: h * m.scale, lambda m, v: setattr(m, "scale", v)),
     "a method of the class": (lambda m, h: m.extra(h), lambda m, v: patched(v)),
+    "a class method": (lambda m, h: h * Holder.read(), lambda m, v: setattr(Holder, "scale", v)),
+    "an attribute that comes in a subclass": (lambda m, h: h * DERIVED.scale, lambda m, v: with_derived(v)),
+    "the class of an object": (lambda m, h: h * (2 if isinstance(OBJECT, Other) else 1), lambda m, v: with_class(v)),
+    "a function in a dict": (
+        lambda m, h: FUNCTIONS["act"](h),
+        lambda m, v: FUNCTIONS.update(act=torch.tanh if v == 1 else torch.sigmoid),
+    ),
     "dropout's p": (lambda m, h: F.dropout(h, 0.3, m.training) * 2, lambda m, v: setattr(m.drop, "p", min(v / 4, 1))),
     "mode": (lambda m, h: F.dropout(h, 0.3, m.training), lambda m, v: m.train(v == 1)),
     "an environment variable": (
@@ -125,6 +163,9 @@ def usual():
     LIST[:], NAMESPACE.scale, SLOTTED.scale = [1.0], 1.0, 1.0
     OBJECT.scale, OBJECT.names[0], MODULE.scale, MODULE.inner["scale"], Net.scale, Net.table["scale"] = (1.0,) * 6
     ARRAY.fill(1.0)
+    Holder.scale, FUNCTIONS["act"] = 1.0, torch.tanh
+    with_class(1.0)
+    with_derived(1.0)
     patched(1.0)
     os.environ.pop("NEAP_TEST", None)
 

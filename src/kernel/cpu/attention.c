@@ -88,10 +88,12 @@ static struct rotary rotary_of(const struct neap_graph *graph, const struct node
                          .heads = x->dims[2],
                          .depth = x->dims[3],
                          .turned = a->heads != 0 ? a->heads : x->dims[2],
+                         .width = a->width != 0 ? a->width : x->dims[3],
                          .first = a->first,
                          .base = a->base,
                          .scaling = a->scaling,
-                         .back = a->back};
+                         .back = a->back,
+                         .divisors = node->numbers};
 }
 
 RUN(run_rotary) {

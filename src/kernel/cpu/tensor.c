@@ -165,6 +165,41 @@ CPU_OPERATOR(expand, TYPE_F32) {
                            (struct cpu_kernel){.strides = broadcast_strides(x, y, y)});
 }
 
+/* Writes the element at each place into the workspace. */
+static struct taken taken_of(const struct kernel *kernel, const struct tensor *x, int64_t *elements) {
+  const struct take_attributes *a = &ATTRIBUTES.take;
+  struct taken t = {1, x->dims[a->axis], a->count, 1};
+  for (int32_t d = 0; d < a->axis; d++) t.outer *= x->dims[d];
+  t.inner = x->elements / t.outer / t.size;
+  for (int64_t i = 0; i < t.count; i++)
+    elements[i] = element_at(place_at(a->places, i), t.size, a->places.border);
+  return t;
+}
+
+RUN(run_take) {
+  (void)context;
+  const struct taken t = taken_of(kernel, kernel_input(kernel, 0), workspace);
+  K->take(t, workspace, ATTRIBUTES.take.value, in[0], out[0]);
+  return NEAP_OK;
+}
+CPU_OPERATOR(take, TYPE_F32) {
+  (void)graph;
+  p->workspace = (uint64_t)node->attributes.take.count * sizeof(int64_t);
+  return prepare_row_major(state, node, p, run_take, (struct cpu_kernel){0});
+}
+
+RUN(run_take_backward) {
+  (void)context;
+  const struct taken t = taken_of(kernel, kernel_output(kernel, 0), workspace);
+  K->take_backward(t, workspace, in[0], out[0]);
+  return NEAP_OK;
+}
+CPU_OPERATOR(take_backward, TYPE_F32) {
+  (void)graph;
+  p->workspace = (uint64_t)node->attributes.take.count * sizeof(int64_t);
+  return prepare_row_major(state, node, p, run_take_backward, (struct cpu_kernel){0});
+}
+
 RUN(run_fill) {
   UNUSED;
   K->fill(kernel_output(kernel, 0)->elements, ATTRIBUTES.scalar.a, out[0]);

@@ -154,13 +154,15 @@ RUN(run_rotary) {
   const struct rotary_attributes *a = &ATTRIBUTES->rotary;
   const struct tensor *x = kernel_input(kernel, 0);
   const int64_t heads = x->dims[2], depth = x->dims[3], turned = a->heads != 0 ? a->heads : heads,
+                width = a->width != 0 ? a->width : depth,
                 before = in[ROTARY_POSITION] != NULL ? *(const int32_t *)in[ROTARY_POSITION] : 0;
   memmove(out[0], in[0], (size_t)x->elements * sizeof(double));
-  FOR(row, x->dims[0] * x->dims[1]) FOR(h, turned) FOR(d, depth / 2) {
+  FOR(row, x->dims[0] * x->dims[1]) FOR(h, turned) FOR(d, width / 2) {
     const double angle = ((double)(row % x->dims[1]) + (double)(before + a->first)) *
-                         rotary_frequency(a->base, &a->scaling, depth, d),
-                 c = cos(angle), s = a->back ? -sin(angle) : sin(angle);
-    double *one = (double *)out[0] + (row * heads + h) * depth + d, *two = one + depth / 2;
+                         rotary_frequency(a->base, &a->scaling, kernel_node(kernel)->numbers, width, d),
+                 amplitude = rotary_amplitude(&a->scaling), c = amplitude * cos(angle),
+                 s = amplitude * (a->back ? -sin(angle) : sin(angle));
+    double *one = (double *)out[0] + (row * heads + h) * depth + d, *two = one + width / 2;
     const double first = *one, second = *two;
     *one = first * c - second * s;
     *two = second * c + first * s;

@@ -60,6 +60,57 @@ RUN(run_slice_backward) {
   return NEAP_OK;
 }
 
+/* Returns the element that stands at a place, by walking there from the ends of the axis. */
+static int64_t walk_to(int64_t place, int64_t size, int64_t border) {
+  while (place < 0 || place >= size) {
+    if (border == BORDER_CONSTANT) return -1;
+    if (border == BORDER_EDGE || size == 1)
+      place = place < 0 ? 0 : size - 1;
+    else if (border == BORDER_WRAP)
+      place += place < 0 ? size : -size;
+    else
+      place = place < 0 ? -place : 2 * (size - 1) - place;
+  }
+  return place;
+}
+
+/* Visits each element that is taken: its place in x, or -1, and in y. */
+static void walk_taken(const struct take_attributes *t, struct axis whole,
+                       void (*visit)(const double *from, double *to, int64_t x, int64_t y),
+                       const double *from, double *to) {
+  FOR(o, whole.outer) FOR(c, t->count) FOR(i, whole.inner) {
+    const struct take_places p = t->places;
+    const int64_t place = (int64_t)floorl((long double)(p.first + c * p.step) / (long double)p.divisor),
+                  e = walk_to(place, whole.count, p.border);
+    visit(from, to, e < 0 ? -1 : (o * whole.count + e) * whole.inner + i,
+          (o * t->count + c) * whole.inner + i);
+  }
+}
+
+static void take_element(const double *from, double *to, int64_t x, int64_t y) {
+  if (x >= 0) to[y] = from[x];
+}
+
+static void give_element(const double *from, double *to, int64_t x, int64_t y) {
+  if (x >= 0) to[x] += from[y];
+}
+
+RUN(run_take) {
+  UNUSED;
+  const struct take_attributes *t = &ATTRIBUTES->take;
+  FOR(i, kernel_output(kernel, 0)->elements)((double *)out[0])[i] = (double)t->value;
+  walk_taken(t, axis_of(kernel_input(kernel, 0), t->axis), take_element, in[0], out[0]);
+  return NEAP_OK;
+}
+
+RUN(run_take_backward) {
+  UNUSED;
+  const struct take_attributes *t = &ATTRIBUTES->take;
+  FOR(i, kernel_output(kernel, 0)->elements)((double *)out[0])[i] = 0;
+  walk_taken(t, axis_of(kernel_output(kernel, 0), t->axis), give_element, in[0], out[0]);
+  return NEAP_OK;
+}
+
 /* Returns the sum of Krizhevsky et al. 2012, section 3.3, with alpha divided by the size of the window, for
  * one pixel's channels, which are `stride` apart. */
 static double response(const struct response_attributes *a, const double *x, int64_t channels, int64_t stride,

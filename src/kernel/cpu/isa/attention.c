@@ -569,7 +569,7 @@ void ISA(attention_backward)(struct attention a, struct attended f, struct atten
 
 /* ---- Rotary embedding ---- */
 
-static int64_t angles_elements(struct rotary r) { return (r.depth + 15) / 16 * 16; } /* of a thread */
+static int64_t angles_elements(struct rotary r) { return (r.width + 15) / 16 * 16; } /* of a thread */
 
 size_t ISA(rotary_workspace)(struct rotary r, int threads) {
   return (size_t)threads * (size_t)angles_elements(r) * sizeof(float);
@@ -578,12 +578,13 @@ size_t ISA(rotary_workspace)(struct rotary r, int threads) {
 /* Computes the cosines, then the sines, of the angles of a row. Angles are in double, since positions may be
  * large. */
 static void make_angles(const struct rotary *r, int64_t row, float *angles) {
-  const int64_t half = r->depth / 2;
+  const int64_t half = r->width / 2;
+  const double amplitude = rotary_amplitude(&r->scaling);
   for (int64_t d = 0; d < half; d++) {
     const double angle =
-        ((double)row + (double)r->first) * rotary_frequency(r->base, &r->scaling, r->depth, d);
-    angles[d] = (float)cosine(angle);
-    angles[half + d] = (float)(r->back ? -sine(angle) : sine(angle));
+        ((double)row + (double)r->first) * rotary_frequency(r->base, &r->scaling, r->divisors, r->width, d);
+    angles[d] = (float)(amplitude * cosine(angle));
+    angles[half + d] = (float)(amplitude * (r->back ? -sine(angle) : sine(angle)));
   }
 }
 
@@ -605,8 +606,11 @@ void ISA(rotary)(struct rotary r, const float *x, float *y, void *workspace) {
     make_angles(&r, t, angles);
     for (int64_t n = 0; n < r.sequences; n++) {
       const int64_t at = (n * r.rows + t) * row;
-      for (int64_t h = 0; h < r.turned; h++)
-        turn(r.depth / 2, angles, x + at + h * r.depth, y + at + h * r.depth);
+      for (int64_t h = 0; h < r.turned; h++) {
+        const int64_t head = at + h * r.depth;
+        turn(r.width / 2, angles, x + head, y + head);
+        if (y != x) memcpy(y + head + r.width, x + head + r.width, (size_t)(r.depth - r.width) * sizeof *y);
+      }
       if (y != x) memcpy(y + at + turned, x + at + turned, (size_t)(row - turned) * sizeof *y);
     }
   }

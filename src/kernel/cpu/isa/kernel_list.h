@@ -248,6 +248,10 @@ KERNEL(void, reorder_half, (struct activation from, struct activation to, const 
 
 /* y = scale * x, with x read by its strides. */
 KERNEL(void, strided, (struct strides s, float scale, const float *x, float *y))
+/* Take and give elements of the middle axis of [outer, size, inner]: element i of the `count` of y and dy is
+ * the one at elements[i], or, where that is negative, `value`. */
+KERNEL(void, take, (struct taken t, const int64_t *elements, float value, const float *x, float *y))
+KERNEL(void, take_backward, (struct taken t, const int64_t *elements, const float *dy, float *dx))
 /* out = x where the mask is set, else y; an operand that is NULL has `value` everywhere. s.x: strides of the
  * mask. In place of x or y. */
 KERNEL(void, where,

@@ -162,6 +162,11 @@ struct strides {
   int64_t dims[8], x[8], y[8];
 };
 
+/* A row-major tensor around one axis, of which `count` elements are taken. */
+struct taken {
+  int64_t outer, size, count, inner;
+};
+
 /* Axes of a row-major tensor; bit i of `summed` says whether axis i is summed. */
 struct sum_axes {
   int32_t rank;
@@ -208,10 +213,11 @@ struct attention_gradients {
 };
 
 struct rotary { /* as struct rotary_attributes (graph/attributes.h) */
-  int64_t sequences, rows, heads, depth, turned, first;
+  int64_t sequences, rows, heads, depth, turned, width, first;
   float base;
   bool back;
   struct rotary_scaling scaling;
+  const float *divisors;
 };
 
 struct labelled { /* rows of logits and their labels */

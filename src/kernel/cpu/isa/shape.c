@@ -33,6 +33,35 @@ void ISA(where)(struct strides s, const uint8_t *chosen, const float *x, const f
   }
 }
 
+void ISA(take)(struct taken t, const int64_t *elements, float value, const float *x, float *y) {
+#pragma omp parallel for collapse(2) if (t.outer * t.count * t.inner >= PARALLEL_FROM)
+  for (int64_t o = 0; o < t.outer; o++)
+    for (int64_t i = 0; i < t.count; i++) {
+      const int64_t from = elements[i];
+      const float *row = x + (o * t.size + (from < 0 ? 0 : from)) * t.inner;
+      float *to = y + (o * t.count + i) * t.inner;
+#pragma omp simd
+      for (int64_t k = 0; k < t.inner; k++) to[k] = from < 0 ? value : row[k];
+    }
+}
+
+void ISA(take_backward)(struct taken t, const int64_t *elements, const float *dy, float *dx) {
+  enum { COLUMNS = 256 }; /* of which each is added up by one thread, in order */
+  const int64_t chunks = (t.inner + COLUMNS - 1) / COLUMNS;
+#pragma omp parallel for collapse(2) if (t.outer * t.count * t.inner >= PARALLEL_FROM)
+  for (int64_t o = 0; o < t.outer; o++)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+      const int64_t first = chunk * COLUMNS, left = t.inner - first,
+                    columns = left < COLUMNS ? left : COLUMNS;
+      float *to = dx + o * t.size * t.inner + first;
+      const float *from = dy + o * t.count * t.inner + first;
+      for (int64_t j = 0; j < t.size; j++) memset(to + j * t.inner, 0, (size_t)columns * sizeof *to);
+      for (int64_t i = 0; i < t.count; i++)
+        for (int64_t k = 0; elements[i] >= 0 && k < columns; k++)
+          to[elements[i] * t.inner + k] += from[i * t.inner + k];
+    }
+}
+
 void ISA(fill)(int64_t count, float value, float *y) {
 #pragma omp parallel for simd if (parallel : count >= PARALLEL_FROM)
   for (int64_t i = 0; i < count; i++) y[i] = value;

@@ -7,7 +7,7 @@
 struct settings {
   struct arguments a;
   const char *out, *type;
-  bool merge, adapter, force;
+  bool merge, adapter, force, no_check;
 };
 
 const neap_setting export_options[] = {
@@ -25,6 +25,8 @@ const neap_setting export_options[] = {
                "type of the weights of a whole model: f32, bf16 or f16; for GGUF also q8_0", TEXT, type),
     OWN_OPTION(struct settings, "force", NULL, NULL,
                "write a merged model into a folder that already has files", SWITCH, force),
+    OWN_OPTION(struct settings, "check-export", "on|off", "on",
+               "read the file back, and compare its outputs on a batch with the run's", CHOICE, no_check),
     {0},
 };
 
@@ -36,22 +38,45 @@ static bool is_gguf(const char *path) {
 /* What the place that was written to is called in JSON. */
 static const char *place_key(const struct settings *s) { return is_gguf(s->out) ? "file" : "folder"; }
 
+/* Prints what became of the check, if it was asked for. */
+static void tell_check(const struct settings *s, const neap_export_result *result) {
+  if (result->checked)
+    printf("checked       read back: outputs of a batch differ from the run's by %.1e of their size (at most "
+           "%.0e "
+           "is rounding)\n",
+           result->difference, result->allowed);
+  else if (!s->no_check)
+    fprintf(stderr, "neap: %s: not compared with the run: %s\n", s->out, result->unchecked);
+}
+
+/* Adds what became of the check to the object. */
+static json_t *with_check(json_t *object, const neap_export_result *result) {
+  json_object_set_new(object, "checked", json_boolean(result->checked));
+  if (result->checked) json_object_set_new(object, "difference", json_real(result->difference));
+  if (result->unchecked[0] != '\0') json_object_set_new(object, "unchecked", json_string(result->unchecked));
+  return object;
+}
+
 static int report_adapters(const struct settings *s, const neap_export_options *options,
                            const neap_export_result *result) {
   if (s->a.json)
-    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out, "adapters",
-                                (json_int_t)result->adapters));
+    return print_json(with_check(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out,
+                                           "adapters", (json_int_t)result->adapters),
+                                 result));
   printf("exported      adapters of %lld layers of %s into %s, in the format of %s\n",
          (long long)result->adapters, options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");
+  tell_check(s, result);
   return EXIT_DONE;
 }
 
 static int report_merged(const struct settings *s, const neap_export_options *options,
                          const neap_export_result *result) {
   if (s->a.json)
-    return print_json(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out, "tensors",
-                                (json_int_t)result->tensors));
+    return print_json(with_check(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out,
+                                           "tensors", (json_int_t)result->tensors),
+                                 result));
   printf("exported      %s into %s: %lld tensors\n", options->model, s->out, (long long)result->tensors);
+  tell_check(s, result);
   return EXIT_DONE;
 }
 
@@ -69,6 +94,7 @@ static int find_source(const struct verb *verb, const struct settings *s, struct
   options->checkpoint = source;
   options->data = run->options.data;
   options->shape = run->options.shape;
+  options->process_budget = run->options.session.process_budget;
   return EXIT_DONE;
 }
 
@@ -85,7 +111,8 @@ int run_export(const struct verb *verb, int count, char **arguments) {
                                  .merge = s.merge,
                                  .adapters = s.adapter,
                                  .type = s.type,
-                                 .replace = s.force};
+                                 .replace = s.force,
+                                 .no_check = s.no_check};
   const int found = find_source(verb, &s, &run, &options);
   if (found != EXIT_DONE) return found;
   options.shape.smoothing = options.shape.dropout = 0;
@@ -94,10 +121,12 @@ int run_export(const struct verb *verb, int count, char **arguments) {
   if (result.tensors > 0) return report_merged(&s, &options, &result);
   if (result.adapters > 0) return report_adapters(&s, &options, &result);
   if (s.a.json)
-    return print_json(json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "model", options.model, "file", s.out,
-                                "nodes", (json_int_t)result.nodes, "opset", (json_int_t)result.opset, "batch",
-                                result.batch > 0 ? json_integer(result.batch) : json_null(), "normalised",
-                                result.normalised));
+    return print_json(
+        with_check(json_pack("{s:s, s:s, s:I, s:I, s:o, s:b}", "model", options.model, "file", s.out, "nodes",
+                             (json_int_t)result.nodes, "opset", (json_int_t)result.opset, "batch",
+                             result.batch > 0 ? json_integer(result.batch) : json_null(), "normalised",
+                             result.normalised),
+                   &result));
   printf("exported      %s into %s: %lld nodes, opset %lld\n", options.model, s.out, (long long)result.nodes,
          (long long)result.opset);
   printf("input         %s, batch %s",
@@ -105,5 +134,6 @@ int run_export(const struct verb *verb, int count, char **arguments) {
                            : "normalised, as in training",
          result.batch > 0 ? "" : "open\n");
   if (result.batch > 0) printf("%lld\n", (long long)result.batch);
+  tell_check(&s, &result);
   return EXIT_DONE;
 }

@@ -400,6 +400,9 @@ typedef struct neap_export_options {
   const char *type; /* of a complete model's weights. A folder: "f32" (NULL: that), "bf16" or "f16"; a GGUF
                        file: "f16" (NULL: that), "f32", "bf16" or "q8_0" */
   bool replace;     /* a folder for a merged model may have files, which are replaced */
+  bool no_check;    /* do not read the file back and compare its outputs with the run's */
+  uint64_t
+      process_budget; /* of that comparison, as in neap_session_options; 0: the memory that is available */
 } neap_export_options;
 typedef struct neap_export_result {
   int64_t nodes, opset; /* 0 for adapters */
@@ -408,7 +411,12 @@ typedef struct neap_export_result {
   int64_t batch;        /* of the file; 0: any */
   bool normalised; /* the input is unnormalised: bytes of images from 0 to 255 or numbers of a table; the file
                       subtracts the data's mean and divides by the deviation */
+  bool checked;    /* the file was read back, and its outputs on a seeded batch compared with the run's */
+  double difference, allowed; /* then: the root mean square of the outputs' differences as a share of the
+                                 run's outputs; what rounding to the written type explains */
+  char unchecked[256];        /* why it was not; "": it was, or the options did not ask for it */
 } neap_export_result;
+/* NEAP_BAD_FORMAT: also a file that was written, but does not give what the run gives. */
 neap_status neap_export(const neap_export_options *options, neap_export_result *result);
 
 /* Gives the text kept with a checkpoint (neap_train_options.command), or NULL; the caller frees it. */

@@ -54,7 +54,8 @@ struct source {
   struct scale
       scales[FIELD_LIMIT]; /* of fields of f32, from the training records; `read` standardises by them */
   int64_t records[SPLITS];
-  int64_t classes;                     /* of the label field; for tokens, the vocabulary */
+  uint64_t digests[SPLITS]; /* of the records of a part as they were read (record_digest.h); 0: not known */
+  int64_t classes;          /* of the label field; for tokens, the vocabulary */
   const char *const *class_names;      /* [classes]; NULL: classes have no names */
   int64_t least_size[2], most_size[2]; /* height and width, if records are pictures in files */
   int64_t sequence_length;             /* of the longest record, as the model sees it; 0: not sequences */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fast_digest.h"
 #include "data/encoding.h"
 
 /* Sums over the pixels of a channel. They are exact integers, so they do not depend on the number of
@@ -37,32 +38,41 @@ static neap_status add_images(struct source *source, enum split split, uint8_t *
   const struct field *image = source_image(source);
   const size_t bytes = (size_t)field_elements(image);
   const int64_t before = split == SPLIT_TRAIN ? 0 : source->records[SPLIT_TRAIN];
+  const int label = source_find_field(source, "label");
+  const bool one_label = label >= 0 && field_elements(&source->fields[label]) == 1;
   struct ending first = {0};
+  uint64_t digest = 0;
 #pragma omp parallel num_threads(source_threads(source))
   {
     struct sums mine = {0};
+    uint64_t own = 0, class = 0;
     const struct draw plain = {0};
     uint8_t *buffer = buffers + (size_t)omp_get_thread_num() * bytes;
     void *fields[FIELD_LIMIT] = {0};
     int64_t lengths[FIELD_LIMIT];
     neap_status failure = NEAP_OK;
     fields[image - source->fields] = buffer;
+    if (one_label) fields[label] = &class;
 #pragma omp for
     for (int64_t i = 0; i < source->records[split]; i++) {
       if (failure != NEAP_OK) continue;
       const neap_status status = source->read(source, split, i, &plain, fields, lengths);
       if (status == NEAP_OK) add_image(image, buffer, &mine);
+      if (status == NEAP_OK && source->slow)
+        own += digest_share(digest_bytes(digest_bytes(0, &class, sizeof class), buffer, bytes), i);
       if (status != NEAP_OK) failure = problems_add(&source->problems, &source->region, before + i, status);
     }
 #pragma omp critical
     {
       if (first.status == NEAP_OK) ending_keep(&first, failure);
+      digest += own;
       for (int64_t c = 0; c < image->dims[0]; c++) {
         all->sum[c] += mine.sum[c];
         all->squares[c] += mine.squares[c];
       }
     }
   }
+  source->digests[split] = digest;
   return ending_tell(&first);
 }
 

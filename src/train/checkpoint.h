@@ -8,6 +8,7 @@
  *      "test_accuracy": 0.61,
  *      "weights": "weights-500-0f3ab2c41d70.safetensors",
  *      "weights_sha256": "0f3ab2...", "weights_crc32": "9ae0daaf", "command_sha256": "...",
+ *      "data": {"train": "5a7c01...", "test": "..."},
  *      "best": {"step": 400, "epoch": 0, "session_steps": 400, "by_loss": false, "value": 0.63,
  *               "weights": "best-400-....safetensors", "weights_sha256": "..."},
  *      "base": {"path": "...", "sha256": "...", ...},
@@ -20,7 +21,8 @@
  * those that computed the run's steps so far (run/kernel_names.h), may be missing. base: of a run with
  * adapters, what its weights do not hold (train/base_weights.h), may be missing. best: the best evaluation so
  * far, by the held-out accuracy or loss, may be missing; its weights are a file beside the others, or empty.
- * weights_crc32: of the file, may be missing. state_sha256: of the object without this field, compact, keys
+ * weights_crc32: of the file, may be missing. data: digests of the records of each part as they were read
+ * (data/record_digest.h), may be missing. state_sha256: of the object without this field, compact, keys
  * sorted.
  *
  * It is whole at any moment: weights have a name of their own, made of the step and of their digest, and
@@ -40,6 +42,8 @@ struct source;
 /* The tokenizer in a checkpoint's folder, if the data are text: text/tokenizer_file.h. */
 #define CHECKPOINT_TOKENIZER "tokenizer.json"
 
+enum { CHECKPOINT_PARTS = 2 }; /* of the data: those to train with, those to test with */
+
 /* The best evaluation so far, and its weights if they are kept. */
 struct best {
   int64_t step, epoch, session_steps; /* as in struct checkpoint; step 0: none */
@@ -57,7 +61,9 @@ struct checkpoint {
   double labels; /* -1: not known, as in a checkpoint of before there was this field */
   double test_accuracy;
   char weights[96], weights_sha256[65], command_sha256[65];
-  char weights_crc32[9];           /* "": not known, as in a checkpoint of before there was this field */
+  char weights_crc32[9]; /* "": not known, as in a checkpoint of before there was this field */
+  /* Of the records of each part; "": not known. */
+  char data_digests[CHECKPOINT_PARTS][17];
   const char *command;             /* to keep as command.json; borrowed; NULL: none */
   bool command_placed;             /* the last saved checkpoint has it */
   json_t *kernels;                 /* to keep; borrowed; NULL: not known */
@@ -80,6 +86,12 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings, const s
 struct region;
 neap_status checkpoint_read_adapters(const char *folder, struct region *region,
                                      neap_session_options *session);
+
+/* Compares digests of the records that were read now with those of the state, which a failure leaves as they
+ * are, and takes those that the state does not have; 0: not known. NEAP_INVALID_ARGUMENT: the run began with
+ * other data; `name` and `counts` [CHECKPOINT_PARTS] are for the message. */
+neap_status checkpoint_check_data(const char *folder, const char *name, const uint64_t *digests,
+                                  const int64_t *counts, struct checkpoint *checkpoint);
 
 /* Reads and checks state.json; command, command_placed, kernels, base and keep_best are unchanged. Every one
  * of `settings` (NULL: none) must exist and be equal; if not, the message names it with both values. */

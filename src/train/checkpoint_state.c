@@ -1,4 +1,6 @@
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,52 @@ static neap_status write_state(json_t *state, const char *path) {
   return json_write(state, path);
 }
 
+static const char *const parts[CHECKPOINT_PARTS] = {"train", "test"};
+
+/* Adds the digests of the data that are known. */
+static bool add_digests(json_t *state, const struct checkpoint *checkpoint) {
+  json_t *data = json_object();
+  bool whole = data != NULL;
+  for (int i = 0; i < CHECKPOINT_PARTS; i++)
+    if (checkpoint->data_digests[i][0] != '\0')
+      whole = json_object_set_new(data, parts[i], json_string(checkpoint->data_digests[i])) == 0 && whole;
+  if (whole && json_object_size(data) > 0) return json_object_set_new(state, "data", data) == 0;
+  json_decref(data);
+  return whole;
+}
+
+static neap_status get_digests(const json_t *state, const struct json_place *top,
+                               struct checkpoint *checkpoint) {
+  const json_t *data = json_object_get(state, "data");
+  const struct json_place place = {.file = top->file, .path = "data"};
+  if (data != NULL && !json_is_object(data)) return json_bad_field(top, "data", "must be an object");
+  for (int i = 0; i < CHECKPOINT_PARTS; i++) {
+    checkpoint->data_digests[i][0] = '\0';
+    if (json_object_get(data, parts[i]) != NULL)
+      TRY(checkpoint_text(data, &place, parts[i], sizeof checkpoint->data_digests[i],
+                          checkpoint->data_digests[i]));
+  }
+  return NEAP_OK;
+}
+
+neap_status checkpoint_check_data(const char *folder, const char *name, const uint64_t *digests,
+                                  const int64_t *counts, struct checkpoint *checkpoint) {
+  static const char *const words[CHECKPOINT_PARTS] = {"training", "test"};
+  for (int i = 0; i < CHECKPOINT_PARTS; i++) {
+    char now[17], *was = checkpoint->data_digests[i];
+    if (digests[i] == 0) continue;
+    snprintf(now, sizeof now, "%016" PRIx64, digests[i]);
+    RETURN_IF(
+        was[0] != '\0' && strcmp(was, now) != 0, NEAP_INVALID_ARGUMENT,
+        "%s: the %s records of %s are not those that this run began with: their %lld records now have other "
+        "numbers, labels or words; resume with the same data, or begin a new run with the weights: --init "
+        "%s/%s",
+        folder, words[i], name, (long long)counts[i], folder, checkpoint->weights);
+    strcpy(was, now);
+  }
+  return NEAP_OK;
+}
+
 /* Returns NULL if memory is out. */
 static json_t *best_json(const struct best *best) {
   return json_pack("{s:I, s:I, s:I, s:b, s:f, s:s, s:s, s:s}", "step", (json_int_t)best->step, "epoch",
@@ -45,7 +93,7 @@ neap_status checkpoint_write_state(const char *folder, json_t *settings,
       checkpoint->test_accuracy, "weights", checkpoint->weights, "weights_sha256", checkpoint->weights_sha256,
       "weights_crc32", checkpoint->weights_crc32, "command_sha256", checkpoint->command_sha256);
   const bool whole =
-      state != NULL &&
+      state != NULL && add_digests(state, checkpoint) &&
       (checkpoint->kernels == NULL || json_object_set(state, "kernels", checkpoint->kernels) == 0) &&
       (checkpoint->base == NULL || !checkpoint->base->given ||
        json_object_set_new(state, "base", base_weights_json(checkpoint->base)) == 0) &&
@@ -123,6 +171,7 @@ static neap_status get_fields(const json_t *state, const struct json_place *plac
   if (json_object_get(state, "command_sha256") != NULL)
     TRY(checkpoint_text(state, place, "command_sha256", sizeof checkpoint->command_sha256,
                         checkpoint->command_sha256));
+  TRY(get_digests(state, place, checkpoint));
   TRY(get_best(state, place, &checkpoint->best));
   return get_weights(state, place, checkpoint->weights, checkpoint->weights_sha256,
                      checkpoint->weights_crc32);

@@ -13,6 +13,7 @@
 #include "train/adapter_folder.h"
 #include "train/adapter_gguf.h"
 #include "train/base_weights.h"
+#include "train/check_export.h"
 #include "train/checkpoint.h"
 #include "train/export_language.h"
 #include "train/model_data.h"
@@ -28,6 +29,8 @@ struct exporting {
   neap_session_options session; /* with adapters: of the run */
   neap_session *whole;          /* with adapters: has all weights */
   struct onnx_writer writer;
+  enum export_kind kind;
+  neap_dtype dtype; /* of the weights that are written */
 };
 
 /* ---- The run ---- */
@@ -193,6 +196,7 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   const bool classifies = x->shape.head == NEAP_HEAD_CLASSES;
   from.model = model_language_path(x->options->model);
   from.task = !classifies ? "CAUSAL_LM" : x->shape.image[0] > 0 ? NULL : "SEQ_CLS";
+  x->kind = EXPORT_ADAPTERS;
   const neap_status status = (export_is_gguf(x->options->out) ? adapter_gguf_write : adapter_folder_write)(
       &from, x->options->out, &result->adapters);
   neap_graph_free(graph);
@@ -210,7 +214,8 @@ static neap_status write_language(struct exporting *x, neap_export_result *resul
     from.labels = (struct task_labels){e->classes, e->class_names, e->values};
   if (x->options->checkpoint != NULL)
     TRY(checkpoint_read_adapters(x->options->checkpoint, &x->region, &x->session));
-  return export_language(&from, &result->tensors);
+  x->kind = EXPORT_LANGUAGE;
+  return export_language(&from, &result->tensors, &x->dtype);
 }
 
 static neap_status check_options(const neap_export_options *o) {
@@ -253,14 +258,25 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
   return NEAP_OK;
 }
 
+static neap_status check(const struct exporting *x, neap_export_result *result) {
+  const struct export_check c = {.options = x->options,
+                                 .shape = &x->shape,
+                                 .session = &x->session,
+                                 .weights = x->weights.path,
+                                 .kind = x->kind,
+                                 .dtype = x->dtype};
+  return x->options->no_check ? NEAP_OK : export_check(&c, result);
+}
+
 neap_status neap_export(const neap_export_options *options, neap_export_result *result) {
   NEED(options);
   NEED(result);
   struct exporting x = {.options = options};
   *result = (neap_export_result){0};
-  const neap_status status = run(&x, result);
+  neap_status status = run(&x, result);
   writer_free(&x.writer);
   neap_session_free(x.whole);
+  if (status == NEAP_OK) status = check(&x, result);
   safetensors_close(&x.weights);
   neap_graph_free(x.graph);
   neap_graph_free(x.other);

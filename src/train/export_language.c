@@ -99,7 +99,7 @@ static neap_status find_type(const char *name, bool gguf, neap_dtype *type) {
   return NEAP_OK;
 }
 
-static neap_status write(struct merging *m, int64_t *tensors) {
+static neap_status write(struct merging *m, int64_t *tensors, neap_dtype *dtype) {
   const neap_export_options *o = m->run->options;
   struct language_export from = {.base = model_language_path(o->model),
                                  .change = change,
@@ -113,6 +113,7 @@ static neap_status write(struct merging *m, int64_t *tensors) {
             "merged and written as one",
             o->model);
   TRY(find_type(o->type, gguf, &from.dtype));
+  *dtype = from.dtype;
   if (o->checkpoint != NULL) TRY(base_weights_read(o->checkpoint, &m->region, &m->base));
   TRY(base_weights_check(&m->base, o->checkpoint, o->model));
   if (m->base.path != NULL) TRY(weight_files_open(m->base.path, m->base.map, &m->first));
@@ -125,9 +126,9 @@ bool export_is_gguf(const char *path) {
   return length > end && strcmp(path + length - end, ending) == 0;
 }
 
-neap_status export_language(const struct language_run *run, int64_t *tensors) {
+neap_status export_language(const struct language_run *run, int64_t *tensors, neap_dtype *dtype) {
   struct merging m = {.run = run};
-  const neap_status status = write(&m, tensors);
+  const neap_status status = write(&m, tensors, dtype);
   weight_files_close(&m.first);
   region_free(&m.region);
   return status;

@@ -20,7 +20,8 @@ bool export_is_gguf(const char *path);
 /* Writes the model with the weights that the run trained, and adapters added to their weights: W + alpha / r
  * B A; as a GGUF file or as a folder, by its name. NEAP_INVALID_ARGUMENT: the run's model is not a language
  * model from a folder or GGUF file, or the type is unknown. NEAP_BAD_FORMAT: the weights that the run began
- * with have changed, or have other shapes. `*tensors`: the number written. */
-neap_status export_language(const struct language_run *run, int64_t *tensors);
+ * with have changed, or have other shapes. `*tensors`: the number written; `*dtype`: the type of
+ * its matrices. */
+neap_status export_language(const struct language_run *run, int64_t *tensors, neap_dtype *dtype);
 
 #endif

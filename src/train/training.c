@@ -9,6 +9,7 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "data/encoding.h"
+#include "data/record_digest.h"
 #include "data/statistics.h"
 #include "fit/combination.h"
 #include "fit/fit.h"
@@ -159,6 +160,7 @@ neap_status training_open_data(struct training *t) {
   TRY(find_packing(o, &choice.pack));
   TRY(find_reading(t, &choice));
   TRY(open_data(&choice, &t->data));
+  if (o->data != NULL && (o->out != NULL || o->resume != NULL)) TRY(record_digests_take(&t->data.source));
   const char *of_chat = o->chat_template != NULL           ? "template"
                         : o->train_on_prompt               ? "train-on-prompt"
                         : o->long_records != NEAP_LONG_CUT ? "long"
@@ -493,7 +495,9 @@ neap_status training_claim(struct training *t) {
 /* Reads the state before anything is planned, so that a checkpoint of another run is refused at once. */
 neap_status training_read_state(struct training *t) {
   const char *resume = t->options->resume;
-  if (resume == NULL) return NEAP_OK;
+  const struct source *source = &t->data.source;
+  if (resume == NULL)
+    return checkpoint_check_data("", source->name, source->digests, source->records, &t->state);
   TRY(checkpoint_check_model(resume, t->options->model));
   if (json_object_get(t->settings, COSINE_AFTER_WARMUP) != NULL) {
     bool after;
@@ -502,6 +506,8 @@ neap_status training_read_state(struct training *t) {
     if (!after) json_object_del(t->settings, COSINE_AFTER_WARMUP);
   }
   TRY(checkpoint_read_state(resume, t->settings, &t->state));
+  TRY(checkpoint_check_data(resume, t->options->data != NULL ? t->options->data : source->name,
+                            source->digests, source->records, &t->state));
   RETURN_IF(t->state.step > t->steps, NEAP_INVALID_ARGUMENT,
             "%s: is already at step %lld; this run ends at step %lld", resume, (long long)t->state.step,
             (long long)t->steps);

@@ -357,6 +357,46 @@ static neap_status take_form(struct chat_lines *l, const struct form **form) {
                 "'output') and 'text'");
 }
 
+/* Returns the messages that both answers begin with, but not all of either. */
+static size_t common_messages(const json_t *a, const json_t *b) {
+  size_t count = 0;
+  while (count + 1 < json_array_size(a) && count + 1 < json_array_size(b) &&
+         json_equal(json_array_get(a, count), json_array_get(b, count)))
+    count++;
+  return count;
+}
+
+/* Takes one of the two answers of a preference, behind its prompt. */
+static neap_status take_preference(struct chat_lines *l) {
+  static const char *const names[] = {"chosen", "rejected"};
+  const char *name = names[l->second];
+  const json_t *prompt = json_object_get(l->root, "prompt"), *answer = json_object_get(l->root, name),
+               *other = json_object_get(l->root, names[!l->second]);
+  size_t asked = 0;
+  TRY(check_tools(l, l->root));
+  l->sample.messages.count = l->sample.answered = 0;
+  l->sample.text = (struct chat_message){0};
+  for (int i = 0; i < 2; i++) {
+    const json_t *one = json_object_get(l->root, names[i]);
+    if (!json_is_string(one) && !json_is_array(one))
+      return bad_field(l, names[i], "is missing, or neither a text nor a list of messages");
+  }
+  if (json_is_array(answer) != json_is_array(other))
+    return bad_field(l, name, "must be what the other answer is: a text, or a list of messages");
+  if (json_is_array(answer) && !json_is_array(prompt)) {
+    asked = common_messages(answer, other); /* the answers are whole conversations */
+  } else if (json_is_array(prompt)) {
+    TRY(add_list(l, prompt, "prompt", &messages_spelling));
+    asked = l->sample.messages.count;
+  } else {
+    TRY(add_text(l, CHAT_USER, prompt, "prompt"));
+  }
+  TRY(json_is_array(answer) ? add_list(l, answer, name, &messages_spelling)
+                            : add_text(l, CHAT_ASSISTANT, answer, name));
+  for (size_t i = 0; i < asked; i++) l->sample.answered += l->sample.messages.data[i].role == CHAT_ASSISTANT;
+  return NEAP_OK;
+}
+
 static neap_status check_answers(const struct chat_lines *l) {
   size_t answers = 0;
   for (size_t i = 0; i < l->sample.messages.count; i++)
@@ -375,8 +415,19 @@ neap_status chat_lines_next(struct chat_lines *l, bool *any) {
   TRY(take_record(l, &record, any));
   if (!*any) return NEAP_OK;
   TRY(parse(l, &record));
+  l->second = false;
+  if (l->preference) {
+    TRY(take_preference(l));
+    return check_answers(l);
+  }
   TRY(take_form(l, &form));
   return form->take == take_text ? NEAP_OK : check_answers(l);
+}
+
+neap_status chat_lines_rejected(struct chat_lines *l) {
+  l->second = true;
+  TRY(take_preference(l));
+  return check_answers(l);
 }
 
 neap_status chat_lines_skip(struct chat_lines *l, bool *any) {

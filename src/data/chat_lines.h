@@ -7,6 +7,12 @@
  *     {"instruction": TEXT, "input": TEXT, "output": TEXT}    without input too; "system": TEXT is allowed
  *     {"text": TEXT}
  *
+ * Of preferences:
+ *
+ *     {"prompt": P, "chosen": C, "rejected": R}               all texts, or all messages
+ *     {"chosen": MESSAGES, "rejected": MESSAGES}              the messages that both begin with are the
+ * prompt
+ *
  * Other fields are ignored, but tools and tool calls are refused, because no chat template of ours renders
  * them. */
 #ifndef NEAP_DATA_CHAT_LINES_H
@@ -32,6 +38,8 @@ struct chat_lines {
   struct text file;  /* see text_file.h; `marked`: a byte-order mark was skipped */
   const char *input; /* put between an instruction and its input; borrowed */
   size_t limit;      /* most bytes of a record: CHAT_LINE_LIMIT */
+  bool preference;   /* records are preferences; a user sets it after opening */
+  bool second;       /* the sample is the rejected answer */
   int64_t record;    /* number of the record that was read last, from 1 */
   const char *unit;  /* what messages call it: "line", or "record" of an array */
   struct chat_sample sample;
@@ -55,6 +63,9 @@ void chat_lines_close(struct chat_lines *lines);
  * has an unknown role, content other than text, or no assistant turn. NEAP_UNSUPPORTED: it has tools.
  * NEAP_TOO_LARGE: it has more bytes than the limit. The message names file and line, or record. */
 neap_status chat_lines_next(struct chat_lines *lines, bool *any);
+
+/* Takes the rejected answer of the record that was read last into lines->sample. */
+neap_status chat_lines_rejected(struct chat_lines *lines);
 
 /* Skips the next record without parsing it: of an array, up to its closing bracket. Fails only if it is too
  * long, cannot be read, or if the array is not well formed around it. */

@@ -154,6 +154,64 @@ static neap_status pack(struct source *source, struct chat_source *chat, int64_t
   return NEAP_OK;
 }
 
+/* ---- Preferences ---- */
+
+enum { PAIR_TOKENS, PAIR_LABELS, PAIR_COUNTS, PAIR_REFERENCES, PAIR_FIELDS };
+
+/* Reads a sequence of a pair into its half of the fields. */
+static neap_status read_half(const struct source *source, const struct conversation *c, int half,
+                             void *const *fields) {
+  const struct chat_source *chat = source->context;
+  const int64_t length = source->sequence_length;
+  int32_t *tokens = fields[PAIR_TOKENS], *labels = fields[PAIR_LABELS];
+  float *counts = fields[PAIR_COUNTS];
+  const int32_t count = tokens_seen(c);
+  int64_t counted = 0;
+  if (tokens != NULL) tokens += half * length;
+  if (labels != NULL) labels += half * length;
+  TRY(read_tokens(chat, c->first, count, tokens));
+  TRY(read_tokens(chat, c->first + 1, count, labels));
+  for (int64_t k = 0; tokens != NULL && k < length; k++)
+    tokens[k] = k >= count ? 0 : tokens[k] < 0 ? ~tokens[k] : tokens[k];
+  for (int64_t k = 0; labels != NULL && k < length; k++) {
+    labels[k] = k < count && labels[k] >= 0 ? labels[k] : -1;
+    counted += labels[k] >= 0;
+  }
+  if (counts != NULL && labels != NULL) counts[half] = (float)counted;
+  return NEAP_OK;
+}
+
+static neap_status read_pair(const struct source *source, enum split split, int64_t record,
+                             const struct draw *draw, void *const *fields, int64_t *lengths) {
+  (void)draw, (void)lengths;
+  const struct chat_source *chat = source->context;
+  const float *known = source->reference[split];
+  float *reference = fields[PAIR_REFERENCES];
+  for (int half = 0; half < 2; half++) {
+    TRY(read_half(source, &chat->records[split][2 * record + half], half, fields));
+    if (reference != NULL) reference[half] = known != NULL ? known[2 * record + half] : 0;
+  }
+  return NEAP_OK;
+}
+
+static neap_status keep_pairs(struct source *source, int64_t longest) {
+  static const struct {
+    const char *name;
+    neap_dtype dtype;
+    int rank;
+  } fields[PAIR_FIELDS] = {
+      {"tokens", NEAP_I32, 2}, {"label", NEAP_I32, 2}, {"count", NEAP_F32, 1}, {"reference", NEAP_F32, 1}};
+  const int64_t length = source->task.any_length ? longest : source->task.length;
+  source->conversations = source->records[SPLIT_TRAIN];
+  source->preferences = true;
+  source->sequence_length = length;
+  source->read = read_pair;
+  for (int i = 0; i < PAIR_FIELDS; i++)
+    TRY(source_add_field(
+        source, (struct field){fields[i].name, fields[i].dtype, fields[i].rank, {2, length}, false}));
+  return NEAP_OK;
+}
+
 /* ---- Opening ---- */
 
 struct words {
@@ -170,6 +228,8 @@ struct work {
   int64_t held_count;
   int descriptor;  /* of what is written */
   int64_t written; /* tokens, or bytes of text */
+  bool preference; /* records are pairs */
+  bool dropped;    /* the first sequence of the pair is left out, and so is the second */
   VECTOR(struct conversation) records[SPLITS];
   int64_t longest, longest_record;         /* tokens of the longest record that there is, */
   const char *longest_file, *longest_unit; /* and where it is */
@@ -222,6 +282,7 @@ static neap_status walk_file(struct work *w, const char *path, bool divided, enu
   bool any = true;
   chat_lines_close(&w->lines);
   TRY(chat_lines_open(path, chat_template_input(w->template), &w->lines));
+  w->lines.preference = w->preference;
   if (w->lines.file.marked) {
     w->source->marked_file = region_string(&w->source->region, path);
     RETURN_IF_NULL(w->source->marked_file);
@@ -232,6 +293,10 @@ static neap_status walk_file(struct work *w, const char *path, bool divided, enu
     TRY(wanted ? chat_lines_next(&w->lines, &any) : chat_lines_skip(&w->lines, &any));
     if (!any) return NEAP_OK;
     if (!wanted) continue;
+    TRY(render(w));
+    TRY(use(w, split));
+    if (!w->preference) continue;
+    TRY(chat_lines_rejected(&w->lines));
     TRY(render(w));
     TRY(use(w, split));
   }
@@ -309,10 +374,16 @@ static neap_status write_tokens(struct work *w, enum split split) {
   TRY(encode(w));
   const bool fits = w->ids.count <= most;
   const size_t count = fits ? w->ids.count : most;
-  if ((!fits && source->task.chat.skip_long) || mark(w, count) == 0) {
-    source->skipped++;
+  const bool left_out = (!fits && source->task.chat.skip_long) || mark(w, count) == 0,
+             first = !w->lines.second,
+             whole = !w->preference || !first; /* the record ends with this sequence */
+  if (left_out || (!first && w->dropped)) {
+    if (!first && !w->dropped) w->records[split].count--; /* that of its pair */
+    w->dropped = true;
+    source->skipped += whole;
     return NEAP_OK;
   }
+  w->dropped = false;
   source->cut += !fits;
   TRY(vector_push(&w->records[split], (struct conversation){w->written, (int32_t)count}));
   if ((int64_t)count > w->longest) {
@@ -323,7 +394,7 @@ static neap_status write_tokens(struct work *w, enum split split) {
   }
   w->written += (int64_t)count;
   source->tokens[split] += (int64_t)count;
-  source->records[split]++;
+  source->records[split] += whole;
   return source_write_file(w->lines.file.name, w->descriptor, w->ids.data, count * sizeof *w->ids.data);
 }
 
@@ -396,7 +467,9 @@ static neap_status finish(struct work *w) {
   }
   source->kind = TASK_TOKENS;
   source->classes = tokenizer_size(w->source->tokenizer);
-  if (source->task.chat.packed)
+  if (w->preference)
+    TRY(keep_pairs(source, w->longest - 1));
+  else if (source->task.chat.packed)
     TRY(pack(source, &chat, w->longest - 1));
   else
     TRY(keep_apart(source, w->longest - 1));
@@ -428,10 +501,12 @@ static neap_status find_template(struct work *w) {
                              &w->template);
 }
 
-neap_status chat_open(const char *argument, struct source *source) {
+static neap_status open_source(const char *argument, bool preference, struct source *source) {
   static const char *const keys[] = {"", "tokens", "test", "holdout", "seed", NULL};
   struct words words = {0};
-  struct work work = {.source = source, .lines.file.descriptor = -1, .descriptor = -1};
+  struct work work = {
+      .source = source, .lines.file.descriptor = -1, .descriptor = -1, .preference = preference};
+  if (preference) source->task.chat.packed = false;
   TRY(source_parse(
       source, argument, keys,
       (const char **const[]){&words.place, &words.tokens, &words.test, &words.holdout, &words.seed}));
@@ -443,4 +518,13 @@ neap_status chat_open(const char *argument, struct source *source) {
   if (status == NEAP_OK) status = open_work(&work, &words);
   free_work(&work);
   return status;
+}
+
+neap_status chat_open(const char *argument, struct source *source) {
+  return open_source(argument, false, source);
+}
+
+/* "preference:FILE|DIR[,...]" in the same words. A record is a pair of conversations with one prompt. */
+neap_status preference_open(const char *argument, struct source *source) {
+  return open_source(argument, true, source);
 }

@@ -72,9 +72,12 @@ struct source {
   bool of_model;                         /* it came with the model, which keeps it for later */
   int32_t mask_token, end_token;         /* -1: none */
   int64_t skipped, cut;                  /* records left out and cut because of the task's limit */
-  int64_t conversations;   /* to train with; several may share a row; 0: records are something else */
-  const char *longest;     /* place of the longest record, which sets the memory; NULL: all are alike */
-  const char *marked_file; /* file whose byte-order mark was skipped; NULL: no file has one */
+  bool preferences;         /* records are pairs of sequences, of which the first is preferred; their model is
+                               another one before training: */
+  float *reference[SPLITS]; /* [records][2]: log-probabilities by it; NULL: not known yet, read as 0 */
+  int64_t conversations;    /* to train with; several may share a row; 0: records are something else */
+  const char *longest;      /* place of the longest record, which sets the memory; NULL: all are alike */
+  const char *marked_file;  /* file whose byte-order mark was skipped; NULL: no file has one */
 
   /* Reads the fields of a record, and dims[0] of ragged ones; fields[f] NULL: not wanted. A failure names
    * file and place. Any number of threads may call it; `thread` numbers them from 0. */

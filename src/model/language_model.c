@@ -538,6 +538,14 @@ static neap_status check_options(const struct language_model *m, const neap_mode
       o->packed && (o->decode > 0 || !t->causal || t->head != STACK_TOKENS), NEAP_INVALID_ARGUMENT,
       "%s: cannot pack several sequences into a row: only training of models that predict the next token can",
       m->path);
+  RETURN_IF(!(o->beta >= 0 && isfinite(o->beta)), NEAP_INVALID_ARGUMENT, "%s: beta must be positive (got %g)",
+            m->path, (double)o->beta);
+  RETURN_IF(o->beta > 0 && (o->decode > 0 || o->packed || o->smoothing > 0 || !t->causal ||
+                            t->head != STACK_TOKENS || t->logit_cap > 0),
+            NEAP_UNSUPPORTED,
+            "%s: cannot learn from preferences: only models that predict the next token can, whose logits "
+            "have no cap, without label smoothing and with a sequence in each row",
+            m->path);
   const int64_t window = t->window;
   RETURN_IF(o->decode > 0 && window > 0 && o->decode >= window, NEAP_UNSUPPORTED,
             "%s: attention has a window of %lld tokens, and prompt and answer must not exceed it together "
@@ -590,6 +598,7 @@ static neap_status build_graph(const struct language_model *m, const neap_model_
                               .decode = o->decode,
                               .window = o->window,
                               .packed = o->packed,
+                              .beta = o->beta,
                               .smoothing = o->smoothing,
                               .dropout = o->dropout};
   TRY(check_options(m, o));

@@ -121,6 +121,8 @@ const neap_setting setting_rows[] = {
      .flags = BITS, .verbs = LEARN | PLAN, .models = NEAP_OF_TOKENS, .key = "long"},
     {"pack", "off|on|auto", "auto, where the model can", "put several short conversations into one row of tokens; they do not see each other; off: each has its own row", FIELD(WORD, pack),
      .flags = BITS, .verbs = LEARN | PLAN, .models = NEAP_OF_TOKENS, .key = "pack"},
+    {"beta", "X", "0.1 with preference:", "how far DPO lets a model go from where it began: the loss of preferences is -log sigmoid(X times the margin)", FIELD(FLOAT, shape.beta), 0, FLT_MAX,
+     .flags = BITS, .verbs = LEARN | PLAN, .models = NEAP_OF_TOKENS, .key = "beta"},
     {"augment", "auto|on|off", "auto", "random crops and flips of pictures, other windows of a text in each epoch; auto: not for images:", FIELD(WORD, augment),
      .verbs = LEARN},
     {"evaluate", "on|off", "on", "measure test accuracy after each epoch and after the last step", FIELD(CHOICE, no_evaluation),

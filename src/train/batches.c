@@ -67,7 +67,8 @@ static neap_status look_at_labels(struct training *t, const struct shape_of_step
  * so may the weight of a micro-batch's loss, a weighted mean, in that of the batch. */
 static neap_status count_all_labels(struct training *t, const struct shape_of_step *step, double *counted,
                                     double *weight) {
-  const bool values = loader_has_values(&t->data), weighs = t->class_weights != NULL && step->parts > 1,
+  const bool values = loader_has_values(&t->data) || t->data.source.preferences,
+             weighs = t->class_weights != NULL && step->parts > 1,
              even =
                  values || batches_are_whole(t) || (t->data.source.kind == TASK_PIXELS && step->parts == 1);
   *counted = (double)(values ? step->records : step->records * labels_each(t));
@@ -88,7 +89,7 @@ static double share_of(const struct training *t, const struct shape_of_step *ste
                        double weight) {
   if (step->parts == 1) return 1;
   if (t->class_weights != NULL) return weight > 0 ? weigh_labels(t, step->bucket) / weight : 0;
-  if (batches_are_whole(t) || loader_has_values(&t->data))
+  if (batches_are_whole(t) || loader_has_values(&t->data) || t->data.source.preferences)
     return (double)t->data.filled / (double)step->records;
   return counted > 0 ? count_labels(t, step->bucket) / counted : 0;
 }
@@ -148,12 +149,28 @@ struct batch_scores {
   int64_t correct, count;
 };
 
+/* Scores pairs: their loss without those that fill up the batch, whose margin is 0, and the pairs whose first
+ * sequence has gained. */
+static neap_status score_preferences(struct training *t, int bucket, double loss,
+                                     struct batch_scores *scores) {
+  const int64_t micro = t->data.buckets[bucket].micro;
+  float *margins = malloc((size_t)micro * sizeof *margins);
+  RETURN_IF(margins == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the margins of preferences");
+  const neap_status status = neap_session_output(t->session, "margin", NULL, margins);
+  scores->labels = (double)scores->count;
+  scores->loss = loss * (double)micro - (double)(micro - scores->count) * log(2);
+  for (int64_t i = 0; status == NEAP_OK && i < scores->count; i++) scores->correct += margins[i] > 0;
+  free(margins);
+  return status;
+}
+
 /* Evaluates the filled batch, of scores->count test records. A batch without records only takes part in the
  * work of all processes. */
 static neap_status evaluate_batch(struct training *t, int bucket, struct batch_scores *scores) {
   neap_step_result result;
   TRY(neap_session_evaluate(t->session, &result));
   if (scores->count == 0) return NEAP_OK;
+  if (t->data.source.preferences) return score_preferences(t, bucket, result.loss, scores);
   scores->labels = count_labels(t, bucket);
   TRY(confusion_add(&t->confusion, t->session, loader_labels(&t->data), t->data.buckets[bucket].micro));
   scores->loss = result.loss * scores->labels;

@@ -116,6 +116,15 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   shape->classes = source->classes;
   shape->length = shape->source_length = length;
   shape->packed = source->conversations > 0 && source->task.chat.packed;
+  const float usual_beta = 0.1f;
+  RETURN_IF(asked->beta > 0 && !source->preferences, NEAP_INVALID_ARGUMENT,
+            "--beta does nothing with the data of %s: it applies to preferences (preference:FILE)", name);
+  RETURN_IF(
+      source->preferences && !model_packs(model), NEAP_UNSUPPORTED,
+      "model '%s' cannot learn from preferences; a transformer of one stack that predicts the next token "
+      "can",
+      model);
+  if (source->preferences && !(asked->beta > 0)) shape->beta = usual_beta;
   if (kind == TASK_PAIRS) { /* a batch is asked for in tokens of the target */
     const int64_t tokens = asked->batch > 0 ? asked->batch : usual.batch * usual.length;
     shape->batch = tokens / length > 0 ? tokens / length : 1;

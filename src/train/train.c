@@ -16,6 +16,7 @@
 #include "train/epochs.h"
 #include "train/kept_checkpoints.h"
 #include "train/model_data.h"
+#include "train/references.h"
 #include "train/rewiring.h"
 #include "train/training_ranks.h"
 
@@ -49,7 +50,7 @@ static double epoch_labels(const struct training *t) {
 
 /* Returns the accuracy of the epoch so far; -1: labels are values. */
 static double epoch_accuracy(const struct training *t) {
-  if (loader_has_values(&t->data)) return -1;
+  if (loader_has_values(&t->data) || t->data.source.preferences) return -1;
   const double labels = loader_length(&t->data) > 0
                             ? epoch_labels(t)
                             : (double)(t->state.images * loader_labels_each(&t->data, 0));
@@ -96,7 +97,9 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   progress->step = t->state.step;
   progress->epoch = (t->state.step - 1) / t->epoch_steps + 1;
   progress->loss = result.loss;
-  progress->accuracy = loader_has_values(&t->data) ? -1 : counted > 0 ? (double)result.correct / counted : 0;
+  progress->accuracy = loader_has_values(&t->data) || t->data.source.preferences ? -1
+                       : counted > 0 ? (double)result.correct / counted
+                                     : 0;
   progress->epoch_loss = epoch_loss(t);
   progress->epoch_accuracy = epoch_accuracy(t);
   progress->learning_rate = rate;
@@ -253,6 +256,7 @@ static neap_status warm_up(struct training *t) {
     TRY(checkpoint_keep_tokenizer(t->options->out,
                                   t->data.source.of_model ? NULL : t->data.source.tokenizer));
     TRY(checkpoint_keep_data(t->options->out, &t->data.source));
+    TRY(references_keep(t));
   }
   if (t->saves) {
     TRY(save(t));
@@ -461,6 +465,7 @@ static neap_status run(struct training *t, neap_train_result *result) {
   TRY(training_share_status(t, training_open_session(t, result)));
   if (t->options->save_plan != NULL) TRY(neap_plan_write(session_plan(t->session), t->options->save_plan));
   TRY(training_share_status(t, training_load(t)));
+  TRY(training_share_status(t, references_take(t)));
   TRY(training_agree(t, "processor (its kernels) or version", t->kernels));
   TRY(json_lines_open(t->options->metrics, METRICS, t->options->resume != NULL ? t->state.step : -1,
                       &t->metrics));
@@ -627,6 +632,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   result->smallest_budget = unused->smallest_budget;
   TRY(made);
   TRY(load_for_evaluation(t, folder));
+  TRY(references_take(t));
   if (t->options->by_class && batches_have_a_class(t))
     TRY(confusion_create(t->shape.classes, t->micro, &t->confusion));
   TRY(batches_evaluate(t));

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "zoo/zoo.h"
@@ -460,6 +461,13 @@ static neap_status check_options(const char *name, const struct family *family, 
             o->window < 0 ? "it must not be negative"
             : stack       ? "a graph that decodes has none"
                           : "transformers of one stack have one (gpt, llama, bert)");
+  RETURN_IF(
+      o->beta != 0 && !(stack && family->kind == TASK_TOKENS && o->decode == 0 && !o->packed &&
+                        o->smoothing == 0 && o->beta > 0 && o->beta < INFINITY),
+      NEAP_INVALID_ARGUMENT,
+      "model '%s': cannot learn from preferences (beta %g): only transformers of one stack that predict "
+      "the next token can, without label smoothing and with a sequence in each row",
+      name, (double)o->beta);
   RETURN_IF(o->packed && !(stack && family->kind == TASK_TOKENS && o->decode == 0), NEAP_INVALID_ARGUMENT,
             "%s: has no rows of several sequences: transformers of one stack that tell the next token have "
             "them, while they train (gpt, llama)",
@@ -485,6 +493,7 @@ static struct blueprint blueprint_of(const struct family *family, const neap_mod
                             .decode = o->decode,
                             .window = o->window,
                             .packed = o->packed,
+                            .beta = o->beta,
                             .smoothing = o->smoothing,
                             .dropout = o->dropout,
                             .source_length = o->source_length,

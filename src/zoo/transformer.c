@@ -404,6 +404,45 @@ static neap_tensor give_sentence(const struct stack *s, neap_tensor x) {
   return -1;
 }
 
+/* The loss of preferences of x [2 N, T, K], whose sequences are pairs. Each sequence has a loss of its own
+ * rows, as a share of all labels. */
+static neap_tensor finish_preferences(const struct stack *s, neap_tensor x, neap_tensor table, int64_t rows) {
+  enum { PAIRS_MOST = 64 };
+  neap_builder *b = s->b;
+  const int64_t pairs = s->p->batch / 2, sequence[] = {pairs, 2, s->times}, pair[] = {pairs, 2};
+  neap_tensor losses[2 * PAIRS_MOST], none = -1;
+  char name[SEQUENCE_NAME];
+  if (pairs > PAIRS_MOST)
+    return builder_fail(b, neap_fail(NEAP_TOO_LARGE,
+                                     "preferences: %lld pairs are too many at once; at most %d are possible "
+                                     "(--micro-batch)",
+                                     (long long)pairs, PAIRS_MOST));
+  neap_scope(b, "head");
+  x = norm(s, x, PART_FINAL_NORM, 0);
+  transformer_name(s->t, PART_HEAD, 0, name);
+  const neap_tensor weight = s->t->tied ? table : table_of(s, PART_HEAD, rows),
+                    label = neap_input(b, "label", NEAP_I32, 3, sequence),
+                    count = neap_input(b, "count", NEAP_F32, 2, pair),
+                    before = neap_input(b, "reference", NEAP_F32, 2, pair);
+  for (int64_t i = 0; i < s->p->batch; i++) {
+    losses[i] =
+        neap_linear_cross_entropy(b, neap_slice(b, x, 0, i, 1), weight, -1, label,
+                                  (neap_linear_cross_entropy_options){.first = i * s->times, .before = none});
+    if (i == 0) none = neap_scale(b, losses[0], 0, 0);
+  }
+  const neap_tensor all = neap_sum(b, count, (int[]){0, 1}, 2, true),
+                    each = neap_reshape(b, neap_concat(b, losses, (int)s->p->batch, 0), 2, pair),
+                    now = neap_scale(b, neap_multiply(b, each, all), -1, 0),
+                    more = neap_subtract(b, now, before),
+                    margin = neap_subtract(b, neap_slice(b, more, 1, 0, 1), neap_slice(b, more, 1, 1, 1)),
+                    logit = neap_scale(b, margin, s->p->beta, 0);
+  neap_output(b, "log_probability", now);
+  neap_output(b, "margin", neap_reshape(b, margin, 1, &pairs));
+  const neap_tensor loss = neap_binary_cross_entropy(b, logit, neap_scale(b, logit, 0, 1));
+  if (loss >= 0) builder_graph(b)->correct = -1; /* those of single tokens */
+  return loss;
+}
+
 /* The places of an image: its squares, and one before them. */
 static int64_t places_of_image(const struct transformer *t) {
   return t->image[1] / t->patch * (t->image[2] / t->patch) + 1;
@@ -423,8 +462,28 @@ static neap_tensor build_on_image(neap_builder *b, const struct transformer *t, 
   return classify(&s, x);
 }
 
+static neap_tensor build_on_preferences(neap_builder *b, const struct transformer *t,
+                                        const struct blueprint *given) {
+  struct blueprint p = *given;
+  const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p.classes,
+                dims[] = {given->batch, 2, given->length}, flat[] = {2 * given->batch, given->length};
+  p.batch *= 2;
+  const struct stack s = {.b = b,
+                          .t = t,
+                          .p = &p,
+                          .head = t->head_width > 0 ? t->head_width : t->width / t->heads,
+                          .times = p.length,
+                          .position = -1,
+                          .key_count = -1,
+                          .places = -1};
+  const neap_tensor tokens = neap_reshape(b, neap_input(b, "tokens", NEAP_I32, 3, dims), 2, flat),
+                    table = table_of(&s, PART_TOKEN, rows);
+  return finish_preferences(&s, add_blocks(&s, embed(&s, tokens, table)), table, rows);
+}
+
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
   if (t->parts[PART_PATCH].name != NULL) return build_on_image(b, t, p);
+  if (p->beta > 0) return build_on_preferences(b, t, p);
   const bool decodes = p->decode > 0;
   const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
   struct stack s = {.b = b,

@@ -18,6 +18,7 @@ struct blueprint {
   int64_t numbers[4];
   bool batch_norm; /* vgg16-bn */
   bool packed;     /* rows hold several sequences: neap_model_options */
+  float beta;      /* above 0: learns from preferences, as there */
   bool regression; /* `classes` are values */
 };
 

@@ -124,6 +124,7 @@ class ModelOptions(ctypes.Structure):
         ("window", c_int64),
         ("head", c_int),
         ("packed", c_bool),
+        ("beta", c_float),
     ]
 
 

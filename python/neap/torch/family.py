@@ -21,24 +21,24 @@ NUMBERS = (int, float, bool)
 MOST_HASHED = 1 << 20  # bytes of the largest constant whose content is compared
 
 
-def divide(x: Any, numbers: list[Any], rest: list[Any], begins: dict[int, int] | None = None) -> None:
-    """Divides an argument into numbers and the rest, always in the same order. begins: tensors whose offsets count from there."""
+def divide(x: Any, numbers: list[Any], rest: list[Any]) -> None:
+    """Divides an argument into numbers and the rest, always in the same order."""
     if isinstance(x, View):
         rest.append((x.tensor, len(x.size), x.dtype))
         numbers += x.size
         numbers += x.stride
-        numbers.append(x.offset - begins.get(x.tensor, 0) if begins else x.offset)
+        numbers.append(x.offset)
     elif isinstance(x, NUMBERS):
         rest.append(type(x))
         numbers.append(x)
     elif isinstance(x, (list, tuple)):
         rest.append((type(x).__name__, len(x)))
         for y in x:
-            divide(y, numbers, rest, begins)
+            divide(y, numbers, rest)
     elif isinstance(x, dict):
         rest.append(tuple(x))
         for y in x.values():
-            divide(y, numbers, rest, begins)
+            divide(y, numbers, rest)
     else:
         rest.append(repr(x))
 
@@ -66,28 +66,24 @@ class Numbers:
         return Numbers(hashlib.sha256(repr(rest).encode()).hexdigest(), vector)
 
 
-def numbers_of(graph: Graph, alone: bool = False) -> Numbers:
-    """alone: without what the skeleton of another capture may have otherwise: the content of constants, the memory around the batch."""
-    begins: dict[int, int] = {}
-    for view in graph.inputs if alone else ():
-        if view is not None and graph.storage_of(view.tensor).role == "input":
-            begins.setdefault(view.tensor, view.offset)
-    source = lambda s: s.source if s.role != "constant" else alone or content(s.source)  # noqa: E731
-    numbers: list[Any] = [0 if alone and s.role == "input" else s.bytes for s in graph.storages]
+def numbers_of(graph: Graph, constants: bool = True) -> Numbers:
+    """constants: whether the skeleton has their content."""
+    source = lambda s: s.source if s.role != "constant" else constants and content(s.source)  # noqa: E731
+    numbers: list[Any] = [s.bytes for s in graph.storages]
     rest: list[Any] = [(s.role, s.device, source(s)) for s in graph.storages]
     rest += [(t.storage, t.version) for t in graph.tensors]
     for call in graph.calls:
         rest.append(
             (str(call.target), call.reads, call.makes, call.changes, call.random, call.statistics, call.backward)
         )
-        divide((call.args, call.kwargs, call.results), numbers, rest, begins)
-    divide((graph.inputs, graph.outputs), numbers, rest, begins)
+        divide((call.args, call.kwargs, call.results), numbers, rest)
+    divide((graph.inputs, graph.outputs), numbers, rest)
     return Numbers.of(rest, numbers)
 
 
 def same_calls(a: Graph, b: Graph) -> bool:
     """Returns whether two captures are one step: the same calls with the same numbers, and constants that are one memory or equal."""
-    one, other = numbers_of(a, True), numbers_of(b, True)
+    one, other = numbers_of(a, False), numbers_of(b, False)
     if one.skeleton != other.skeleton or not _same(one.vector, other.vector):
         return False
     pairs = [(x.source, y.source) for x, y in zip(a.storages, b.storages, strict=True) if x.role == "constant"]

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from .graph import PACKAGES
-from .reads import is_installed_file, names_in
+from .reads import is_installed_file, loaded_in
 
 SIMPLE = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device)
 LEAVES = (*SIMPLE, torch.Tensor, types.ModuleType)  # what holds nothing
@@ -167,6 +167,7 @@ class Walk:
     before what it holds is looked into, and returns its items (those that are looked into)."""
 
     in_libraries = False  # whether classes of installed packages are looked into
+    names_of = staticmethod(loaded_in)  # code -> the names of globals that are looked into
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any]):
         self.known: set[int] = set()  # objects that were looked into
@@ -177,7 +178,6 @@ class Walk:
         self.kinds: list[tuple[nn.Module, type]] = []
         self.others: list[tuple[str, nn.Module]] = []  # modules that are not the model's
         self.seen: set[int] = set()  # what was found in objects of libraries
-        self.names: set[str] = set()  # of globals and attributes that the user's functions read
         self.in_module, self.in_library = False, False  # where the walk is
         modules = list(model.named_modules())
         self.known.update(id(m) for _, m in modules)
@@ -282,8 +282,7 @@ class Walk:
         if is_installed_file(f.__code__.co_filename):
             self._library(f)
         else:
-            names = names_in(f.__code__)
-            self.names |= names
+            names = self.names_of(f.__code__)
             self._read_globals("", f.__globals__, names, depth, False)
 
     def _library(self, f: types.FunctionType) -> None:

@@ -56,14 +56,16 @@ def _is_closed(filename: str) -> bool:
 
 
 class _Names:
-    """The names that a piece of code reads; those that it only appends to or adds to are not read."""
+    """The names that a piece of code loads, and those of them that it reads: it may only append or add to the others."""
 
     def __init__(self, code: types.CodeType):
         self.code = code
         self.names = {x for x in code.co_consts if isinstance(x, str)}  # getattr(x, "name"), x["name"]
+        self.loaded = {*self.names, *code.co_names}
         for x in code.co_consts:
             if isinstance(x, types.CodeType):
                 self.names |= names_in(x)
+                self.loaded |= loaded_in(x)
         steps = [i for i in dis.get_instructions(code) if i.opname not in _QUIET]
         for i, step in enumerate(steps):
             if step.opname.startswith(_LOADS) and not _only_adds(step.argval, steps[i + 1 : i + 4]):
@@ -81,12 +83,21 @@ def _only_adds(name: Any, then: list[dis.Instruction]) -> bool:
 _known: dict[int, _Names] = {}  # by the id of the code, which its value keeps
 
 
-def names_in(code: types.CodeType) -> set[str]:
-    """Returns the names of globals, attributes and variables of closures that a function and those inside it read, and their texts."""
+def _of(code: types.CodeType) -> _Names:
     found = _known.get(id(code))
     if found is None:
         found = _known[id(code)] = _Names(code)
-    return found.names
+    return found
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """Returns the names of globals, attributes and variables of closures that a function and those inside it read, and their texts."""
+    return _of(code).names
+
+
+def loaded_in(code: types.CodeType) -> set[str]:
+    """Returns these names, and those that are only appended to or added to."""
+    return _of(code).loaded
 
 
 class Reads:

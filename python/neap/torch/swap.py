@@ -35,7 +35,7 @@ from .holders import (
     inside_of,
     name_of,
 )
-from .reads import names_in
+from .reads import loaded_in
 
 MORE, WHOLE = object(), object()  # keys of changes: items at the end of a list; all items
 
@@ -144,11 +144,13 @@ class Kept(Walk):
         return holder.found
 
     def _library(self, f: types.FunctionType) -> None:
-        for name in sorted(names_in(f.__code__)):
+        for name in sorted(loaded_in(f.__code__)):
             x = f.__globals__.get(name)
             if type(x) in CONTAINERS and id(x) not in self.known and len(x) <= MOST:
                 self.known.add(id(x))
                 self.holders.append(Holder(name, x, library=True))
+            elif isinstance(x, nn.Module):
+                self._take(name, x, DEPTH)
 
     def outside(self, taken: set[int], trained: set[int], changed: set[int]) -> list[Outside]:
         """Returns the slots of tensors that are not `taken`, each tensor once: of other modules, and of tensors that are trained or changed."""

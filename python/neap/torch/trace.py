@@ -189,6 +189,14 @@ def _fake(mode: FakeTensorMode, t: torch.Tensor, device: torch.device | None) ->
     return mode.from_tensor(t.detach(), static_shapes=True)
 
 
+def _alone(mode: FakeTensorMode, t: torch.Tensor, device: torch.device | None) -> torch.Tensor:
+    """Returns a fake tensor of the batch in memory of its own: in another step it may share its memory with others, or not."""
+    if type(t) is not torch.Tensor or t.device.type == "meta" or t.layout != torch.strided or t.is_conj() or t.is_neg():
+        return _fake(mode, t, device)
+    with mode:
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
+
+
 class _Materialize(torch.autograd.Function):
     """The identity. A missing gradient becomes zeros if another result has one, as in reentrant checkpointing."""
 
@@ -378,7 +386,7 @@ def _trace(
     trainable = [i for i in own.may_train() if own.parameters[i][1].requires_grad]
     fakes = [_fake(mode, p, device) for _, p in own.parameters]
     fake_buffers = [_fake(mode, b, device) for _, b in own.buffers]
-    inputs = [_fake(mode, x, device) for x in leaves if isinstance(x, torch.Tensor)]
+    inputs = [_alone(mode, x, device) for x in leaves if isinstance(x, torch.Tensor)]
     lie = [_lie(t) for t in (*fakes, *fake_buffers)]
     found: dict[str, Any] = {}
     completed: list[int] = []

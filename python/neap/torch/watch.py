@@ -141,6 +141,7 @@ class Watch(Walk):
     """What the functions that ran read, as it is now. Attributes and globals that none of them names are left out."""
 
     in_libraries = True
+    names_of = staticmethod(names_in)
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any], reads: Reads):
         self.model, self.loss_fn, self.reads = model, loss_fn, reads

@@ -217,6 +217,20 @@ def test_batches_that_are_parts_of_one_tensor():
     assert captures(step) == 1
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_tensors_of_a_batch_that_share_memory_in_some_steps(first):
+    model = Net()
+    other = copy.deepcopy(model)
+    a, b = trained(model), trained(other)
+    loss_fn = lambda m, x, h: (m(x) * h + m(h)).square().mean()  # noqa: E731
+    step = neap.torch.compile_step(model, loss_fn, a, budget="max")
+    data = torch.cat(batches(4))
+    pairs = [(data[:3], data[:3]), (data[:3], data[3:6]), (data[6:9], data[1:4]), (data[:3], data[4:7].clone())]
+    for x, h in pairs if first else pairs[::-1]:
+        assert torch.equal(step(x, h), eager_step(other, b, loss_fn, x, h))
+    assert captures(step) == 1
+
+
 def square(m, x):
     return m(x).square().mean()
 
@@ -452,6 +466,30 @@ def test_containers_of_a_users_class():
         config["scale"], library["scale"] = VALUES[i], VALUES[-i]
 
     beside_eager(Net(), lambda m, x: square(m, x) * config.scale + library["scale"] * m(x).sum(), change)
+
+
+LOG, CALLS = [], 0
+
+
+def count_globally():
+    global CALLS
+    CALLS += 1
+    LOG.append("called")
+
+
+def test_globals_that_are_only_counted():
+    model = Net()
+    model.run = lambda m, h: count_globally() or h
+    LOG.clear()
+    optimizer, before = trained(model), CALLS
+    step = neap.torch.compile_step(model, square, optimizer, budget="max")
+    step.prepare(batches(1)[0])
+    assert CALLS == before and not LOG
+    for i, x in enumerate(batches(6), 1):
+        if i == 3:
+            optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: None)
+        step(x)
+        assert CALLS == before + i and len(LOG) == i
 
 
 def test_a_counter_that_chooses():

@@ -484,12 +484,12 @@ def test_globals_that_are_only_counted():
     optimizer, before = trained(model), CALLS
     step = neap.torch.compile_step(model, square, optimizer, budget="max")
     step.prepare(batches(1)[0])
-    assert CALLS == before and not LOG
+    assert before == CALLS and not LOG
     for i, x in enumerate(batches(6), 1):
         if i == 3:
             optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: None)
         step(x)
-        assert CALLS == before + i and len(LOG) == i
+        assert before + i == CALLS and len(LOG) == i
 
 
 def test_a_counter_that_chooses():

@@ -436,6 +436,10 @@ class CompiledStep:
                 raise CannotTrace(str(wrong)) from wrong
             known_results[wrong.key] = wrong.real
             self._capture(structure, leaves, kind, place, prepared)
+        except BaseException:
+            if not kind.captured and kind in self.kinds:
+                self.kinds.remove(kind)
+            raise
 
     def _captured(self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool) -> None:
         capture = kind.traced.pop(place, None)

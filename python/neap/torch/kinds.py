@@ -49,7 +49,7 @@ class Kind:
         # How often something that is watched changed while the capture at one place stayed the same, and as of which of these
         # a capture at a place was compared.
         self.changes, self.compared = 0, {}
-        self.changed_often: collections.Counter[Any] = collections.Counter()  # slots of libraries
+        self.changed_often: collections.Counter[str] = collections.Counter()  # holders of libraries
         self.steps: dict[str, Steps] = {}  # by skeleton
         self.captured: dict[Place, tuple[Steps, list[Any]]] = {}
         self.left: dict[Place, list[Left]] = {}  # what a captured step leaves behind in the user's objects
@@ -63,10 +63,10 @@ class Kind:
             held_here.clear()
 
     def look(self, watch: Watch) -> None:
-        """Takes what is there now for what captures read. After ENOUGH changes that no capture showed, slots of libraries are not watched."""
+        """Takes what is there now for what captures read. After ENOUGH changes that no capture showed, holders of libraries are not watched."""
         if self.watch is not None:
-            self.changed_often.update(p for p, _ in watch.changes(self.watch) if p in watch.of_libraries)
-            self.reads.ignored |= {p for p, times in self.changed_often.items() if times >= ENOUGH}
+            self.changed_often.update(watch.changed_in_libraries(self.watch))
+            self.reads.ignored |= {name for name, times in self.changed_often.items() if times >= ENOUGH}
         self.watch = watch
 
     def is_current(self, place: Place) -> bool:

@@ -106,7 +106,7 @@ class Reads:
     def __init__(self) -> None:
         self.ran: dict[int, tuple[types.CodeType, dict[str, Any], Any]] = {}  # code, its globals, its first argument
         self.seen: dict[int, types.CodeType] = {}
-        self.ignored: set[tuple[Any, ...]] = set()  # slots of libraries that changed often and were not read
+        self.ignored: set[str] = set()  # holders of libraries that changed often and were not read
         self.in_backward = False  # whether functions of the user may run in the backward pass
 
     def add(self, other: Reads) -> None:

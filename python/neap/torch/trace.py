@@ -490,6 +490,7 @@ def _trace(
     _refuse_constants(module, [parameters[i] for i in trainable], found["left"])
     try:
         graph = build_graph(module, roles, real=[t for _, t in own.all()])
+        _refuse_resizing(graph, own.buffers, len(parameters))
         for i in trainable:
             storage = graph.tensors[graph.inputs[i].tensor].storage
             changing = next((c for c in graph.calls for t, _ in c.changes if graph.tensors[t].storage == storage), None)
@@ -516,6 +517,18 @@ def _trace(
         outputs[1] if found["sum"] else None, extra, outputs[first + found["count"] :][: len(trainable)], list(dict.fromkeys(completed)),
         *((None, None) if clip_norm is None else outputs[-2:]), own.slots, found["left"], reads,
     )  # fmt: skip
+
+
+def _refuse_resizing(graph: Graph, buffers: list[tuple[str, torch.Tensor]], first: int) -> None:
+    """Raises CannotTrace for a buffer without elements that a call changes: the operator resizes it, which fake tensors do not show."""
+    changed = {graph.tensors[t].storage: call for call in graph.calls for t, _ in call.changes}
+    for (name, t), view in zip(buffers, graph.inputs[first:], strict=False):
+        call = changed.get(graph.tensors[view.tensor].storage) if view is not None and t.numel() == 0 else None
+        if call is not None:
+            raise CannotTrace(
+                f"{name} has no elements, and {call.target} gives it some in the first forward pass; run the model once on a batch before you "
+                "compile the step, so that it has its final shape"
+            )
 
 
 def _refuse_constants(module: torch.fx.GraphModule, trained: list[tuple[str, torch.Tensor]], lefts: list[Left]) -> None:

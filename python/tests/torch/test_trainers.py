@@ -148,6 +148,43 @@ def test_trainer_pads_to_many_lengths(transformers, tmp_path):
     assert len(ran) > 4
 
 
+FACTOR = 1.0
+
+
+def test_what_compute_loss_reads_may_change(transformers, tmp_path):
+    """Attributes of the trainer, globals of its code, and a callback's hook."""
+
+    class Scaled(transformers.Trainer):
+        table = {"class": 1.0}  # noqa: RUF012
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            loss = super().compute_loss(model, inputs, False, num_items_in_batch)
+            return loss * FACTOR * self.own["a"] * self.table["class"]
+
+    class Changing(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **_):
+            global FACTOR
+            FACTOR = 1.0 if state.global_step < 2 else 2.0
+            trainer.own["a"] = 0.5 if state.global_step > 3 else 1.0
+            Scaled.table["class"] = 3.0 if state.global_step == 5 else 1.0
+            if state.global_step == 6:
+                model.transformer.h[0].register_forward_hook(lambda m, args, output: output)
+                model.lm_head.register_forward_hook(lambda m, args, output: output * 0.5)
+
+    results = []
+    for budget in (None, "max"):
+        globals()["FACTOR"], Scaled.table["class"] = 1.0, 1.0
+        trainer = trainer_of(transformers, tmp_path, kind=Scaled, data=rows(8, 8), max_steps=8)
+        trainer.own = {"a": 1.0}
+        trainer.add_callback(Changing())
+        if budget is not None:
+            neap.torch.attach(trainer, budget)
+        trainer.train()
+        results.append((history(trainer), trainer.model.state_dict()))
+    assert results[0][0] == results[1][0]
+    assert equal(results[0][1], results[1][1])
+
+
 def test_detach(transformers, tmp_path):
     plain = trainer_of(transformers, tmp_path, max_steps=1)
     plain.train()

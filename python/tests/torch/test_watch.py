@@ -679,3 +679,21 @@ def test_features_in_a_global_of_an_installed_package(tmp_path, monkeypatch):
     model.first.register_forward_hook(kit.keep)
     step = beside_eager(model, kit.loss, lambda m, i: None, steps=3)
     assert len(step.kinds) == 1 and type(kit.FEATURES["f"]) is torch.Tensor
+
+
+def test_observers_that_get_their_size_in_the_first_pass_are_refused():
+    quantization = pytest.importorskip("torch.ao.quantization")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).train()
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    model = quantization.prepare_qat(model)
+    other = copy.deepcopy(model)
+    x = torch.randn(2, 1, 4, 4)
+    a, b = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other))
+    step = neap.torch.compile_step(model, square, a, budget="max")
+    with pytest.raises(neap.torch.CannotTrace, match=r"min_val has no elements.*run the model once on a batch"):
+        step(x)
+    model(x), other(x)
+    for _ in range(3):
+        assert torch.equal(step(x), eager_step(other, b, square, x))
+        assert same_weights(model, other)

@@ -1363,7 +1363,7 @@ def trained(make: Callable[[str], Any], budget: str | None) -> tuple[dict[str, A
     return found, attached and attached.memory, times
 
 
-COMMON = dict(max_steps=5, per_device_train_batch_size=2, logging_steps=1, report_to=[], save_strategy="no", use_cpu=True, bf16=False, disable_tqdm=True, learning_rate=1e-2)  # fmt: skip
+COMMON = dict(max_steps=8, per_device_train_batch_size=2, logging_steps=1, report_to=[], save_strategy="no", use_cpu=True, bf16=False, disable_tqdm=True, learning_rate=1e-2)  # fmt: skip
 
 
 def _transformers(how: str) -> Callable[[str | None], Any]:
@@ -1418,7 +1418,7 @@ def _trl(how: str) -> Callable[[str | None], Any]:
             own = {"output_dir": folder, **common}
             more: dict[str, Any] = {"processing_class": word_tokenizer()}
             if kind == "SFT":
-                args, data = trl.SFTConfig(**own, max_length=16), [{"text": words(i, 5 + i % 3)} for i in range(24)]
+                args, data = trl.SFTConfig(**own, max_length=16), [{"text": words(i, 7)} for i in range(24)]
             elif kind == "DPO":
                 several = {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, 0.5]} if losses else {}
                 args, data, more = (
@@ -1451,7 +1451,7 @@ def _trl(how: str) -> Callable[[str | None], Any]:
                 )
             else:
                 config = {"GRPO": trl.GRPOConfig, "RLOO": trl.RLOOConfig}[kind]
-                args = config(**own, num_generations=2, max_completion_length=6)
+                args = config(**own, num_generations=2, max_completion_length=6, beta=0.0)
                 data = [{"prompt": words(i, 4)} for i in range(16)]
                 more["reward_funcs"] = lambda completions, **kwargs: [float(len(set(c.split()))) for c in completions]
             return getattr(trl, f"{kind}Trainer")(model=language_model(), args=args, train_dataset=table(data), **more)

@@ -304,7 +304,7 @@ static void run_narrow_randomly(const struct cpu_kernels *k, struct buffers *b, 
 }
 
 static void run_rotary(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  const struct rotary r = {2, 9, 3, 2 * size, 2, 5, 100, false, {8, 1, 4, 64}};
+  const struct rotary r = {2, 9, 3, 2 * size, 2, 2 * size, 5, 100, false, {8, 1, 4, 64, 0}, NULL};
   void *workspace = work(k->rotary_workspace(r, omp_get_max_threads()));
   k->rotary(r, b->x, b->y, workspace);
   free(workspace);

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "text/utf8.h"
+
 static uint32_t little_endian(const unsigned char *bytes) {
   return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
@@ -17,6 +19,13 @@ bool character_map_open(const unsigned char *bytes, size_t count, struct charact
                                 .text_bytes = count - 4 - size};
   return true;
 }
+
+bool character_map_is_utf8(const struct character_map *map) {
+  const struct text text = {.bytes = map->texts, .length = map->text_bytes, .name = "map"};
+  return utf8_check(&text) == NEAP_OK;
+}
+
+static bool continues(char byte) { return ((unsigned char)byte & 0xC0) == 0x80; }
 
 /* Fields of a unit, as in Darts-clone. */
 static bool has_leaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
@@ -36,7 +45,7 @@ bool character_map_find(const struct character_map *map, const char *bytes, size
     if (!has_leaf(unit)) continue;
     if (at >= map->units) return false;
     const uint32_t value = value_of(little_endian(map->trie + 4 * (size_t)at));
-    if (value >= map->text_bytes) return false;
+    if (value >= map->text_bytes || continues(map->texts[value])) return false;
     *text = map->texts + value;
     const char *end = memchr(*text, '\0', map->text_bytes - value);
     *text_length = end != NULL ? (size_t)(end - *text) : map->text_bytes - value;

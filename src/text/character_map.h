@@ -18,6 +18,9 @@ struct character_map {
 /* Returns false if the bytes are no such map. */
 bool character_map_open(const unsigned char *bytes, size_t count, struct character_map *map);
 
+/* Returns true if the texts are UTF-8. */
+bool character_map_is_utf8(const struct character_map *map);
+
 /* Finds what replaces the shortest text of the map that `bytes` begin with. Returns false if it has no such
  * text. Reads the map within its bounds, whatever it contains. */
 bool character_map_find(const struct character_map *map, const char *bytes, size_t length, const char **text,

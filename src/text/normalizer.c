@@ -230,9 +230,9 @@ static neap_status parse_precompiled(const json_t *object, const struct json_pla
   size_t length;
   TRY(step_text(object, "precompiled_charsmap", place, false, &text, &length));
   step.text = malloc(length + 1);
-  const bool good = step.text != NULL &&
-                    base64_decode(text, length, (unsigned char *)step.text, &step.length) &&
-                    character_map_open((unsigned char *)step.text, step.length, &map);
+  const bool good =
+      step.text != NULL && base64_decode(text, length, (unsigned char *)step.text, &step.length) &&
+      character_map_open((unsigned char *)step.text, step.length, &map) && character_map_is_utf8(&map);
   neap_status status =
       step.text == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a map")
       : !good ? json_bad_field(place, "precompiled_charsmap", "must be a map of SentencePiece in base64")

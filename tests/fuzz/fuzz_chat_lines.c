@@ -1,5 +1,6 @@
-/* Conversations in JSON lines. Those of a file, written anew as messages, are read as the same; each is
- * rendered by every template that takes its roles, and what the assistant has to write lies inside that text.
+/* Conversations in JSON lines, and preferences. Conversations of a file, written anew as messages, are read
+ * as the same; each is rendered by every template that takes its roles, and what the assistant has to write
+ * lies inside that text.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -104,10 +105,30 @@ static void check_same(const char *path, const char *copy) {
   chat_lines_close(&b);
 }
 
+/* Reads the file as preferences: both answers of a record are read, or one is refused. */
+static void check_preferences(const char *path) {
+  struct chat_lines lines;
+  bool any = true;
+  CHECK_OK(chat_lines_open(path, "\n", &lines));
+  lines.preference = true;
+  while (any) {
+    neap_status status = chat_lines_next(&lines, &any);
+    if (status == NEAP_OK && any) {
+      CHECK(lines.sample.messages.count > 0 && lines.sample.answered < lines.sample.messages.count);
+      status = chat_lines_rejected(&lines);
+    }
+    if (status == NEAP_OK) continue;
+    fuzz_check_refused(status, path);
+    any = false;
+  }
+  chat_lines_close(&lines);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_path("chat.jsonl"), *copy = fuzz_path("copy.jsonl");
   fuzz_write(path, data, size);
   fuzz_taken = write_again(path, copy);
   if (fuzz_taken) check_same(path, copy);
+  check_preferences(path);
   return 0;
 }

@@ -187,16 +187,6 @@ static void run_sum(const struct cpu_kernels *k, struct buffers *b, int64_t size
   k->sum((struct sum_axes){3, {5, size, 7}, 7}, 0.5f, b->x, b->y + 4000);
 }
 
-static void run_take(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  static const int64_t elements[] = {4, -1, 0, 4, 2, 2, -1};
-  k->take((struct taken){3, 5, 7, size}, elements, 0.5f, b->x, b->y);
-}
-
-static void run_take_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  static const int64_t elements[] = {4, -1, 0, 4, 2, 2, -1};
-  k->take_backward((struct taken){3, 5, 7, size}, elements, b->x, b->y);
-}
-
 static void run_softmax(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->softmax(3, size, 1, b->x, b->y);
   k->softmax(2, 5, size, b->x, b->y + 2000);
@@ -314,7 +304,7 @@ static void run_narrow_randomly(const struct cpu_kernels *k, struct buffers *b, 
 }
 
 static void run_rotary(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
-  const struct rotary r = {2, 9, 3, 2 * size, 2, 2 * size, 5, 100, false, {8, 1, 4, 64, 1}, NULL};
+  const struct rotary r = {2, 9, 3, 2 * size, 2, 2 * size, 5, 100, false, {8, 1, 4, 64, 0}, NULL};
   void *workspace = work(k->rotary_workspace(r, omp_get_max_threads()));
   k->rotary(r, b->x, b->y, workspace);
   free(workspace);
@@ -348,8 +338,6 @@ static const struct {
 #define GATED(NAME, id, ...) {#id, run_##id},
 #include "op/gated_list.h"
     {"sum", run_sum},
-    {"take", run_take},
-    {"take_backward", run_take_backward},
     {"softmax", run_softmax},
     {"row_norm", run_row_norm},
     {"sequence_conv", run_sequence_conv},

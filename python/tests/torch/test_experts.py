@@ -17,6 +17,7 @@ from test_export_language import ALPHA, RANK, logits, lora, neap, read, some_tok
 from test_language_models import BATCH, LENGTH, load, make, parameters, relative, tokens
 from torch.nn import functional as F
 
+peft = pytest.importorskip("peft")
 safetensors = pytest.importorskip("safetensors.torch")
 transformers = pytest.importorskip("transformers")
 
@@ -111,6 +112,9 @@ def test_merged_adapters_and_files_of_them(library, tmp_path, family):
     wanted = model(ids).logits.detach().numpy()
     assert relative(logits(library, tmp_path / "merged", ids), wanted) < 1e-5
     assert relative(logits(library, base, ids), wanted) > 1e-3
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+    adapted_by_peft = peft.PeftModel.from_pretrained(plain, str(tmp_path / "peft"))
+    assert relative(adapted_by_peft(ids).logits.detach().numpy(), wanted) < 1e-5
     neap("export", run, "-o", tmp_path / "merged.gguf", "--type", "f32")
     np.testing.assert_array_equal(
         logits(library, tmp_path / "merged.gguf", ids), logits(library, tmp_path / "merged", ids)

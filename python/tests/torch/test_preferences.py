@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 transformers = pytest.importorskip("transformers")
 safetensors = pytest.importorskip("safetensors.torch")
+tokenizers = pytest.importorskip("tokenizers")
 
 BETA, RATE, STEPS, BATCH, RANK, ALPHA, LENGTH = 0.3, 0.02, 20, 2, 3, 6, 160
 RECORDS = 10
@@ -167,6 +168,52 @@ def test_twenty_steps_of_all_weights(tmp_path):
         wanted.append(loss.item())
     np.testing.assert_allclose(losses(tmp_path / "run"), wanted, atol=1e-5, rtol=0)
     assert min(wanted) < 0.65
+
+
+def test_losses_are_those_of_trl(tmp_path):
+    """By the model's own tokenizer and template, which both use."""
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    words = tokenizers.Tokenizer(tokenizers.models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words.decoder = tokenizers.decoders.ByteLevel()
+    template = (
+        "{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] + '|' }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, chat_template=template, pad_token="!", eos_token="|"
+    )
+    base, rate = tmp_path / "base", RATE / 2
+    make("llama", base, vocab_size=260, max_position_embeddings=LENGTH)
+    tokenizer.save_pretrained(base)
+    records = [as_messages(record) for record in texts(1)]
+    data = write(tmp_path / "data.jsonl", records)
+    neap("finetune", base, "--data", f"preference:{data},test={data}", "--out", tmp_path / "run", "--beta", BETA, "--batch", BATCH,
+         "--length", LENGTH, "--lr", rate, "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--warmup", 0,
+         "--shuffle", "off", "--threads", 1, "--full", "--steps", STEPS, "--metrics", tmp_path / "run.jsonl")  # fmt: skip
+
+    class InOrder(trl.DPOTrainer):
+        def _get_train_sampler(self, *_: Any, **__: Any) -> torch.utils.data.Sampler:
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    arguments = trl.DPOConfig(
+        output_dir=str(tmp_path / "trl"), beta=BETA, per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=rate,
+        optim="sgd", lr_scheduler_type="constant", logging_steps=1, report_to=[], max_length=LENGTH, max_grad_norm=0,
+        use_cpu=True, bf16=False, fp16=False, gradient_checkpointing=False, save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    model, reference = (transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32) for _ in range(2))
+    trainer = InOrder(
+        model=model,
+        ref_model=reference,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list(records),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    wanted = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert len(wanted) == STEPS and min(wanted) < 0.1
+    np.testing.assert_allclose(losses(tmp_path / "run"), wanted, atol=1e-5, rtol=0)
 
 
 def test_a_run_that_goes_on(tmp_path):

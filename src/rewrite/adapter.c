@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/pattern.h"
+#include "op/layers.h"
 #include "rewrite/copy.h"
 
 /* ---- Choosing layers ---- */
@@ -22,16 +23,6 @@ static const struct {
 };
 enum { LAYER_SETS = sizeof layer_sets / sizeof *layer_sets };
 
-static bool is_parameter(const struct tensor *t) { return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0; }
-
-/* Returns the parameter that a node multiplies its first input by; else NO_TENSOR. */
-static int32_t matrix_of(const struct neap_graph *graph, const struct node *node) {
-  if (node->op != OP_LINEAR && (node->op != OP_MATMUL || node->attributes.matmul.a_transposed))
-    return NO_TENSOR;
-  const int32_t w = node->inputs[1];
-  return is_parameter(&graph->tensors.data[w]) && graph->tensors.data[w].rank == 2 ? w : NO_TENSOR;
-}
-
 /* How products of a graph use a parameter. */
 enum layer_kind {
   LAYER_NONE,
@@ -40,57 +31,6 @@ enum layer_kind {
   LAYER_TIED, /* the same of one that is an embedding, too: no file has an adapter of one of the two uses */
   LAYER_LOSS  /* a loss has the product in itself: an adapter has no place there */
 };
-
-/* Returns the only tensor that a node computes with, parameters left out; NO_TENSOR: there are more, or none.
- */
-static int32_t only_input(const struct neap_graph *graph, const struct node *node) {
-  int32_t only = NO_TENSOR;
-  for (int32_t i = 0; i < node->input_count; i++) {
-    if (node->inputs[i] == NO_TENSOR) continue;
-    const int32_t id = graph_storage(graph, node->inputs[i]);
-    if (is_parameter(&graph->tensors.data[id])) continue;
-    if (only != NO_TENSOR) return NO_TENSOR;
-    only = id;
-  }
-  return only;
-}
-
-/* Returns true if each element of the result is made of one of a tensor, or of its row's. */
-static bool keeps_logits(enum op op) {
-  switch (op) {
-#define UNARY(NAME, ...)  case OP_##NAME:
-#define BINARY(NAME, ...) case OP_##NAME:
-#include "op/elementwise_list.h"
-  case OP_CAST:
-  case OP_SOFTMAX:
-    return true;
-  default:
-    return false;
-  }
-}
-
-/* Marks the logits: named outputs, what losses read, and what becomes either element by element or by a
- * softmax, as before a bias or a cap. `logits` starts zeroed. */
-static void mark_logits(const struct neap_graph *graph, bool *logits) {
-  for (size_t i = 0; i < graph->outputs.count; i++)
-    logits[graph_storage(graph, graph->outputs.data[i].tensor)] = true;
-  for (size_t v = graph->nodes.count; v-- > 0;) {
-    const struct node *node = &graph->nodes.data[v];
-    for (int32_t i = 0; node_row(node)->seeds && i < node->input_count; i++)
-      if (node->inputs[i] != NO_TENSOR) logits[graph_storage(graph, node->inputs[i])] = true;
-    const bool here = keeps_logits(node->op) && logits[graph_storage(graph, node->outputs[0])];
-    const int32_t x = here ? only_input(graph, node) : NO_TENSOR;
-    if (x != NO_TENSOR) logits[x] = true;
-  }
-}
-
-static bool is_embedding(const struct neap_graph *graph, int32_t weight) {
-  for (size_t v = 0; v < graph->nodes.count; v++) {
-    const struct node *node = &graph->nodes.data[v];
-    if (node->op == OP_GATHER && graph_storage(graph, node->inputs[0]) == weight) return true;
-  }
-  return false;
-}
 
 /* Returns each tensor's kind, which the caller frees; NULL: out of memory. */
 static enum layer_kind *find_layers(const struct neap_graph *graph) {

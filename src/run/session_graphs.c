@@ -188,6 +188,12 @@ neap_status check_session_options(const struct neap_session_options *o) {
   RETURN_IF(o->lora > 0 && is_sparse(o), NEAP_UNSUPPORTED,
             "lora: adapters (--lora) cannot be combined with sparse parameters (--sparse): frozen weights "
             "stay dense");
+  RETURN_IF(o->lora_dora && is_pipeline(o), NEAP_UNSUPPORTED,
+            "lora: a pipeline does not take --dora; leave one of the two out");
+  RETURN_IF(
+      o->lora_dora && o->lora_dropout > 0, NEAP_UNSUPPORTED,
+      "lora: --dora would multiply by the weights twice with --lora-dropout %g; leave one of the two out",
+      (double)o->lora_dropout);
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
             "session options: Nesterov's method needs a momentum above 0");
   return NEAP_OK;
@@ -217,7 +223,10 @@ neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap
                                     .alpha = fabsf(options.session.lora_alpha),
                                     .dropout = given->lora_dropout,
                                     .layers = given->lora_layers,
-                                    .freeze = given->freeze};
+                                    .freeze = given->freeze,
+                                    .root = given->lora_rs,
+                                    .dora = given->lora_dora,
+                                    .plus = given->lora_plus};
   return rewrite_lora(graph, &lora, out);
 }
 

@@ -303,7 +303,8 @@ static const struct {
 
 /* Returns true if an option says what adapters are like. */
 static bool asks_for_adapters(const struct arguments *a) {
-  static const char *const names[] = {"lora-layers", "lora-alpha", "lora-dropout", "lora-init"};
+  static const char *const names[] = {"lora-layers", "lora-alpha", "lora-dropout", "lora-init",
+                                      "rslora",      "dora",       "lora-plus"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (given_text(a, names[i]) != NULL) return true;
   return false;

@@ -88,8 +88,9 @@ static void print_weights(FILE *f, const neap_train_options *s, const neap_train
     fprintf(f, "new layers    %s: %s has none for these data; they start at random and are trained\n",
             progress->new_layers, s->model);
   if (session->lora > 0)
-    fprintf(f, "adapters      rank %d, alpha %g, dropout %g, added to %s\n", session->lora,
-            fabs((double)session->lora_alpha), (double)session->lora_dropout,
+    fprintf(f, "adapters      rank %d, alpha %g%s, dropout %g%s, added to %s\n", session->lora,
+            fabs((double)session->lora_alpha), session->lora_rs ? " over the root of the rank" : "",
+            (double)session->lora_dropout, session->lora_dora ? ", with lengths of weights (DoRA)" : "",
             session->lora_layers != NULL ? session->lora_layers : "queries and values");
   if (progress->frozen > 0)
     fprintf(f, "frozen        %s: %lld parameters\n", session->freeze != NULL ? session->freeze : "*",

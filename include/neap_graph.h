@@ -30,7 +30,9 @@ typedef int32_t neap_tensor;
  * 65536 elements) store the positions of sparse values; they are internal. Q8_0 to Q6_K are GGUF's: blocks of
  * 32 numbers (Q4_K, Q5_K, Q6_K: 256) of 4 to 8 bits that share a scale. NF4 is bitsandbytes': blocks of 64
  * indices of 4 bits into a table of numbers, with an f32 that multiplies them. I8 too: 64 numbers of 8 bits
- * with the largest absolute value of their row, which 127 stands for. Frozen parameters can be stored so. */
+ * with the largest absolute value of their row, which 127 stands for. Frozen parameters can be stored so.
+ * DYN8S and DYN8U are those of states of 8 bits: blocks of 256 indices into bitsandbytes' dynamic maps, with
+ * and without signs, and an f32 that multiplies them. */
 typedef enum neap_dtype {
   NEAP_F32,
   NEAP_I32,
@@ -50,7 +52,9 @@ typedef enum neap_dtype {
   NEAP_Q5_K,
   NEAP_Q6_K,
   NEAP_NF4,
-  NEAP_I8
+  NEAP_I8,
+  NEAP_DYN8S,
+  NEAP_DYN8U
 } neap_dtype;
 
 enum { NEAP_MAX_RANK = 8 };

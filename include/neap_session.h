@@ -35,9 +35,29 @@ typedef struct neap_available {
 /* Gives the available memory. NEAP_UNSUPPORTED: the system does not tell it (Linux does). */
 neap_status neap_memory_available(neap_available *out);
 
-/* Update rules, as PyTorch has them; neap_optimizer_at lists them, with their papers. ADAMW has decoupled
- * decay, ADAM decay in the gradient. */
-typedef enum neap_optimizer { NEAP_SGD, NEAP_ADAMW, NEAP_ADAM, NEAP_RMSPROP, NEAP_LION } neap_optimizer;
+/* Update rules, as PyTorch has them where it does; neap_optimizer_at lists them, with their papers. ADAMW has
+ * decoupled decay, ADAM decay in the gradient. From ADALOMO on they work on whole matrices [dims[0], rest];
+ * from APOLLO on, but for ADAM_MINI, on the hidden ones alone: weights of linear layers and convolutions that
+ * are no embedding and do not give the logits. Other parameters are updated as by ADAMW, with the same
+ * numbers. */
+typedef enum neap_optimizer {
+  NEAP_SGD,
+  NEAP_ADAMW,
+  NEAP_ADAM,
+  NEAP_RMSPROP,
+  NEAP_LION,
+  NEAP_LOMO,
+  NEAP_ADALOMO,
+  NEAP_ADAFACTOR,
+  NEAP_APOLLO,
+  NEAP_APOLLO_MINI,
+  NEAP_ADAM_MINI,
+  NEAP_MUON,
+  NEAP_GALORE,
+  NEAP_FIRA,
+  NEAP_ADAMW8,
+  NEAP_LION8
+} neap_optimizer;
 
 /* A group of parameters with its own learning rate and weight decay: those whose names match a pattern of the
  * shell ("*.bias", "*norm*"). If several groups match, the first counts; a group may match nothing. */
@@ -207,6 +227,22 @@ typedef struct neap_session_options {
    * process. */
   int32_t pipeline;
   const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL: ours */
+  /* For APOLLO, GaLore and Fira, with 0 for the rule's usual numbers: how many numbers the shorter side of a
+   * gradient is projected to; updates until there is a new projection; the factor of steps (of APOLLO its
+   * square). */
+  int32_t projection_rank, projection_every;
+  float projection_scale;
+  /* States of rules that change each element alone are stored in 8 bits (NEAP_DYN8S, DYN8U), but for those of
+   * sparse parameters, of embeddings, of parameters with fewer than 4096 elements, and of those whose names
+   * are in states_f32, a list as `freeze`. ADAMW8 and LION8 are ADAMW and LION with this. Borrowed likewise.
+   */
+  bool states_8bit;
+  const char *states_f32;
+  /* Adapters with weights divided into length and direction (DoRA; Liu et al. 2024); scaled by lora_alpha
+   * over the root of their rank (rsLoRA; Kalajdzievski 2023); whose B has lora_plus times the learning rate
+   * (LoRA+; Hayou et al. 2024), 0: the same. */
+  bool lora_dora, lora_rs;
+  float lora_plus;
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -73,8 +73,8 @@ typedef struct neap_setting {
   double least, below;    /* a number is at least `least` and below `below`; below 0: any finite one */
   unsigned flags, verbs;  /* NEAP_SETTING_..., NEAP_VERB_... */
   unsigned models;        /* NEAP_OF_...: models for which it has an effect; 0: all */
-  /* It has an effect only with one of these: "optimizer=sgd,rmsprop|allow", and with one of those after &,
-   * too. NULL: always. */
+  /* It has an effect only with one of these: "schedule=step|allow", and with one of those after &, too;
+   * "optimizer=*": with the update rules that read it. NULL: always. */
   const char *with;
   const char *unless;     /* it has no effect together with this setting; NULL: does not apply */
   const char *instead_of; /* "a|b": only one of these and this setting can be given; NULL: does not apply */

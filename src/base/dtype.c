@@ -24,6 +24,8 @@ const struct dtype_row dtype_rows[] = {
     [NEAP_Q6_K] = {"q6_k", DTYPE_QUANTISED, 256, 210, "Q6_K"},
     [NEAP_NF4] = {"nf4", DTYPE_QUANTISED, 64, 36, "NF4"},
     [NEAP_I8] = {"i8", DTYPE_QUANTISED, 64, 68, "I8_ROW"},
+    [NEAP_DYN8S] = {"dyn8s", DTYPE_QUANTISED, 256, 260, "DYN8S"},
+    [NEAP_DYN8U] = {"dyn8u", DTYPE_QUANTISED, 256, 260, "DYN8U"},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
 

@@ -24,7 +24,9 @@
   ROW(Q5_K, q5_k, 256)                                                                                       \
   ROW(Q6_K, q6_k, 256)                                                                                       \
   ROW(NF4, nf4, 64)                                                                                          \
-  ROW(I8, i8, 64)
+  ROW(I8, i8, 64)                                                                                            \
+  ROW(DYN8S, dyn8s, 256)                                                                                     \
+  ROW(DYN8U, dyn8u, 256)
 
 /* Scales and least numbers are f16. Of two numbers in a byte the low one is the first of its half. */
 struct q8_0 {
@@ -74,6 +76,17 @@ struct i8 {
   int8_t q[64];
   float absmax; /* of the row */
 };
+
+/* Of states of 8 bits (Dettmers et al. 2022). */
+struct dyn8s {
+  uint8_t q[256]; /* indices into bitsandbytes' map */
+  float absmax;
+};
+struct dyn8u {
+  uint8_t q[256];
+  float absmax;
+};
+extern const float dyn8s_map[256], dyn8u_map[256];
 
 /* Every product of ggml's types below is exact: a scale has 11 bits, its factor at most 8, a number at
  * most 6. So the values are the same with and without fused operations. The sum with 0 takes the sign off a
@@ -225,6 +238,48 @@ static inline void i8_to_floats(const void *block, float *x) {
   struct i8 b;
   memcpy(&b, block, sizeof b);
   for (int i = 0; i < 64; i++) x[i] = (float)b.q[i] * b.absmax * 0.007874015718698502f + 0.0f;
+}
+
+static inline void dyn8s_to_floats(const void *block, float *x) {
+  struct dyn8s b;
+  memcpy(&b, block, sizeof b);
+  for (int i = 0; i < 256; i++) x[i] = dyn8s_map[b.q[i]] * b.absmax;
+}
+
+static inline void dyn8u_to_floats(const void *block, float *x) {
+  struct dyn8u b;
+  memcpy(&b, block, sizeof b);
+  for (int i = 0; i < 256; i++) x[i] = dyn8u_map[b.q[i]] * b.absmax;
+}
+
+/* Writes 256 numbers as a block of DYN8S or DYN8U, as bitsandbytes' CPU code: over the largest size, to the
+ * nearest of the map, to the lower one of two that are as near. A block with a NaN is NaN, and one with an
+ * infinite number is infinite or NaN. */
+static inline void dyn8_from_floats(neap_dtype dtype, const float *x, void *block) {
+  const float *map = dtype == NEAP_DYN8U ? dyn8u_map : dyn8s_map;
+  struct dyn8s b = {.absmax = 0};
+  float size[256];
+  int32_t at[256];
+  bool nan = false;
+  for (int i = 0; i < 256; i++) {
+    const float of = x[i] < 0 ? -x[i] : x[i];
+    nan = nan || of != of;
+    b.absmax = of > b.absmax ? of : b.absmax;
+  }
+  if (nan) memset(&b.absmax, 0xFF, sizeof b.absmax);
+  const float most = b.absmax > 0 ? b.absmax : 1;
+  for (int i = 0; i < 256; i++) {
+    size[i] = x[i] / most;
+    at[i] = 0;
+  }
+  for (int step = 128; step > 0; step /= 2)
+    for (int i = 0; i < 256; i++) at[i] += map[at[i] + step] <= size[i] ? step : 0;
+  for (int i = 0; i < 256; i++) {
+    const int32_t next = at[i] < 255 ? at[i] + 1 : 255;
+    const float low = size[i] - map[at[i]], high = map[next] - size[i];
+    b.q[i] = (uint8_t)((high < 0 ? -high : high) < (low < 0 ? -low : low) ? next : at[i]);
+  }
+  memcpy(block, &b, sizeof b);
 }
 
 /* x = the numbers of `count` elements, whole blocks. `x` may be the memory at whose end the blocks lie. Of a

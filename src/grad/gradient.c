@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "grad/rules.h"
+
 /* Marks what a gradient flows to: parameters that are not frozen, and values that are made from such. */
 static void mark_needed(const struct neap_graph *graph, bool *needed) {
   for (size_t t = 0; t < graph->tensors.count; t++)
@@ -13,16 +15,17 @@ static void mark_needed(const struct neap_graph *graph, bool *needed) {
     bool any = false;
     for (int32_t i = 0; i < node->input_count; i++)
       any = any || (node->inputs[i] != NO_TENSOR && needed[graph_storage(graph, node->inputs[i])]);
+    if (node->op == OP_STOP_GRADIENT) any = false;
     for (int32_t i = 0; i < node->output_count; i++) needed[node->outputs[i]] = any;
   }
 }
 
-/* The state of a parameter by its name, made where it does not exist; `shares`: processes that have a share
- * of it. */
-static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix, int32_t shares,
-                             int32_t *id) {
-  struct tensor state = graph->tensors.data[parameter];
+/* The state of a parameter by its name, made where it does not exist. `like`: its shape, its type, and the
+ * number of processes that have a share of it. */
+static neap_status add_state(struct neap_graph *graph, int32_t parameter, const char *suffix,
+                             struct tensor state, int32_t *id) {
   char name[512];
+  state.name = graph->tensors.data[parameter].name;
   snprintf(name, sizeof name, "%s.%s", state.name, suffix);
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *known = &graph->tensors.data[t];
@@ -34,8 +37,14 @@ static neap_status add_state(struct neap_graph *graph, int32_t parameter, const 
   state.name = name;
   state.role = NEAP_ROLE_STATE;
   state.initial = NEAP_INITIAL_ZERO;
-  state.shares = shares;
   return graph_add_tensor(graph, state, id);
+}
+
+/* A state of the parameter's own shape and type. */
+static struct tensor state_alike(const struct neap_graph *graph, int32_t parameter, int32_t shares) {
+  struct tensor state = graph->tensors.data[parameter];
+  state.shares = shares;
+  return state;
 }
 
 /* In how many shares the states of a parameter lie; 0: each process has them. So it is with the values of
@@ -45,66 +54,6 @@ static int32_t shares_of(const struct neap_graph *graph, const struct optimizer 
     if (graph->nodes.data[v].op == OP_DENSIFY && graph->nodes.data[v].inputs[DENSIFY_VALUES] == parameter)
       return 0;
   return o->ranks > 1 ? o->ranks : 0;
-}
-
-const struct optimizer_row optimizer_rows[OPTIMIZERS] = {
-    [NEAP_SGD] = {.name = "sgd",
-                  .summary = "momentum, Nesterov's momentum or none",
-                  .op = OP_SGD,
-                  .states = {"momentum"},
-                  .epsilon = 1e-8f,
-                  .rate = 0.1,
-                  .decay = 0.0005f,
-                  .momentum = 0.9f},
-    [NEAP_ADAMW] = {.name = "adamw",
-                    .summary = "Adam with decoupled weight decay",
-                    .source = "Loshchilov and Hutter 2019",
-                    .op = OP_ADAMW,
-                    .states = {"first_moment", "second_moment"},
-                    .momentum_state = -1,
-                    .beta1 = 0.9f,
-                    .beta2 = 0.999f,
-                    .epsilon = 1e-8f,
-                    .rate = 0.001,
-                    .decay = 0.01f,
-                    .momentum = 0.9f}, /* it has none; the number is part of its checkpoints */
-    [NEAP_ADAM] = {.name = "adam",
-                   .summary = "first and second moments of the gradient",
-                   .source = "Kingma and Ba 2015",
-                   .op = OP_ADAM,
-                   .states = {"first_moment", "second_moment"},
-                   .momentum_state = -1,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.999f,
-                   .epsilon = 1e-8f,
-                   .rate = 0.001},
-    [NEAP_RMSPROP] = {.name = "rmsprop",
-                      .summary = "the gradient over its root mean square",
-                      .source = "Tieleman and Hinton 2012",
-                      .op = OP_RMSPROP,
-                      .states = {"square_average", "momentum"},
-                      .momentum_state = 1,
-                      .beta2 = 0.99f,
-                      .epsilon = 1e-8f,
-                      .rate = 0.001},
-    [NEAP_LION] = {.name = "lion",
-                   .summary = "sign of a momentum: one state",
-                   .source = "Chen et al. 2023",
-                   .op = OP_LION,
-                   .states = {"momentum"},
-                   .momentum_state = -1,
-                   .beta1 = 0.9f,
-                   .beta2 = 0.99f,
-                   .epsilon = 1e-8f,
-                   .rate = 0.0001,
-                   .decay = 0.01f},
-};
-
-bool neap_optimizer_at(int32_t index, neap_row *row) {
-  if (row == NULL || index < 0 || index >= OPTIMIZERS) return false;
-  const struct optimizer_row *r = &optimizer_rows[index];
-  *row = (neap_row){.name = r->name, .summary = r->summary, .source = r->source};
-  return true;
 }
 
 /* A node of the graph that makes one tensor. */
@@ -143,7 +92,10 @@ static struct update_attributes numbers_for(const struct optimizer *o, const cha
                                 .beta1 = o->beta1,
                                 .beta2 = o->beta2,
                                 .epsilon = o->epsilon,
-                                .nesterov = o->nesterov};
+                                .nesterov = o->nesterov,
+                                .projection_rank = o->projection_rank,
+                                .projection_every = o->projection_every,
+                                .projection_scale = o->projection_scale};
   for (int i = o->group_count; i-- > 0;)
     if (fnmatch(o->groups[i].pattern, parameter, 0) == 0) {
       a.rate = o->groups[i].rate;
@@ -155,37 +107,97 @@ static struct update_attributes numbers_for(const struct optimizer *o, const cha
 static neap_status add_update_node(struct neap_graph *graph, enum op op, const struct optimizer *o,
                                    const int32_t *inputs, int32_t input_count, const int32_t *updates,
                                    int32_t update_count) {
-  const char *name = graph->tensors.data[inputs[0]].name;
-  return graph_add_node(graph, (struct node){.name = name,
+  const struct tensor *parameter = &graph->tensors.data[inputs[0]];
+  struct update_attributes attributes = numbers_for(o, parameter->name);
+  if (parameter->rate != 0) attributes.rate *= parameter->rate;
+  attributes.block = parameter->block;
+  attributes.blocked = parameter->blocked;
+  return graph_add_node(graph, (struct node){.name = parameter->name,
                                              .op = op,
                                              .pass = NEAP_PASS_UPDATE,
-                                             .attributes.update = numbers_for(o, name),
+                                             .attributes.update = attributes,
                                              .inputs = inputs,
                                              .input_count = input_count,
                                              .updates = updates,
                                              .update_count = update_count});
 }
 
+/* The rule that updates a parameter. */
+static const struct optimizer_row *rule_of(const struct neap_graph *graph, const struct optimizer *o,
+                                           int32_t parameter) {
+  const int32_t rule = graph->tensors.data[parameter].rule;
+  return &optimizer_rows[rule > 0 ? rule - 1 : (int32_t)o->kind];
+}
+
+/* Gives the shape of a state of a matrix rule; false: the parameter has no such state. */
+static bool shape_state(const struct optimizer *o, const struct optimizer_row *row, enum state_shape shape,
+                        struct tensor *state) {
+  const struct matrix_shape s = matrix_shape_of(state, row->op);
+  const int64_t shorter = lesser(s.rows, s.columns), longer = s.rows + s.columns - shorter;
+  const bool vector = state->rank < 2;
+  state->dtype = NEAP_F32;
+  state->rule = 0;
+  if (shape == STATE_ALIKE) return true;
+  state->rank = 1;
+  switch (shape) {
+  case STATE_ROWS:
+    state->dims[0] = s.batch * s.rows;
+    return !vector;
+  case STATE_COLUMNS:
+    state->dims[0] = s.batch * s.columns;
+    return true;
+  case STATE_BLOCKS:
+    state->dims[0] = block_count(&s);
+    return true;
+  case STATE_PROJECTED:
+    state->rank = 2;
+    state->dims[0] = longer;
+    state->dims[1] = o->projection_rank;
+    return true;
+  case STATE_PROJECTION:
+    state->rank = 2;
+    state->dims[0] = o->projection_rank;
+    state->dims[1] = shorter;
+    return true;
+  case STATE_ONE:
+    state->dims[0] = 1;
+    return true;
+  case STATE_ALIKE:
+  case STATE_NONE:
+    break;
+  }
+  return false;
+}
+
 /* The states that the rule has for a parameter; NO_TENSOR: not that one. */
 static neap_status add_states(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
-                              int32_t states[2]) {
-  const struct optimizer_row *row = &optimizer_rows[o->kind];
-  for (int32_t k = 0; k < 2; k++) {
+                              int32_t states[RULE_STATES]) {
+  const struct optimizer_row *row = rule_of(graph, o, parameter);
+  const bool blocks = graph->tensors.data[parameter].states_8bit;
+  for (int32_t k = 0; k < RULE_STATES; k++) {
+    struct tensor state =
+        state_alike(graph, parameter, row->matrix || blocks ? 0 : shares_of(graph, o, parameter));
+    if (blocks) state.dtype = row->without_sign >> k & 1 ? NEAP_DYN8U : NEAP_DYN8S;
     states[k] = NO_TENSOR;
-    if (row->states[k] != NULL && (k != row->momentum_state || o->momentum != 0))
-      TRY(add_state(graph, parameter, row->states[k], shares_of(graph, o, parameter), &states[k]));
+    if (row->states[k] == NULL || (k == row->momentum_state && o->momentum == 0)) continue;
+    if (row->matrix && !shape_state(o, row, row->shapes[k], &state)) continue;
+    TRY(add_state(graph, parameter, row->states[k], state, &states[k]));
   }
   return NEAP_OK;
 }
 
 static neap_status add_update(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
                               int32_t gradient) {
-  int32_t inputs[4] = {parameter, gradient}, updates[3] = {parameter}, count = 1;
-  const struct optimizer_row *row = &optimizer_rows[o->kind];
-  TRY(add_states(graph, o, parameter, &inputs[2]));
-  for (int32_t k = 2; k < 4; k++)
-    if (inputs[k] != NO_TENSOR) updates[count++] = inputs[k];
-  return add_update_node(graph, row->op, o, inputs, row->states[1] != NULL ? 4 : 3, updates, count);
+  enum { FIRST = 2 };
+  int32_t inputs[FIRST + RULE_STATES] = {parameter, gradient}, updates[1 + RULE_STATES] = {parameter},
+                         count = 1, used = 1;
+  const struct optimizer_row *row = rule_of(graph, o, parameter);
+  TRY(add_states(graph, o, parameter, &inputs[FIRST]));
+  for (int32_t k = 0; k < RULE_STATES; k++) {
+    if (inputs[FIRST + k] != NO_TENSOR) updates[count++] = inputs[FIRST + k];
+    if (row->states[k] != NULL) used = k + 1;
+  }
+  return add_update_node(graph, row->op, o, inputs, FIRST + used, updates, count);
 }
 
 /* ---- A step of several micro-batches ---- */
@@ -194,13 +206,14 @@ bool step_in_parts(const struct optimizer *o) { return o->micro_batches > 1 || o
 
 /* SGD with momentum adds gradients to the momentum itself: it is scaled before and read after them. */
 static bool sums_in_momentum(const struct optimizer *o) {
-  return o->kind == NEAP_SGD && o->momentum != 0 && !o->nesterov && o->clip_value == 0 && o->clip_norm == 0 &&
-         !o->tentative && !o->norm;
+  return o->kind == NEAP_SGD && !o->states_8bit && o->momentum != 0 && !o->nesterov && o->clip_value == 0 &&
+         o->clip_norm == 0 && !o->tentative && !o->norm;
 }
 
 static neap_status add_sum(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
                            int32_t *sum) {
-  TRY(add_state(graph, parameter, "gradient_sum", shares_of(graph, o, parameter), sum));
+  TRY(add_state(graph, parameter, "gradient_sum",
+                state_alike(graph, parameter, shares_of(graph, o, parameter)), sum));
   graph->tensors.data[*sum].sum = true;
   graph->tensors.data[*sum].dtype = NEAP_F32;
   return NEAP_OK;
@@ -209,7 +222,7 @@ static neap_status add_sum(struct neap_graph *graph, const struct optimizer *o, 
 /* Where the gradients of a parameter are added up. */
 static neap_status find_sum(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
                             int32_t *sum) {
-  int32_t states[2];
+  int32_t states[RULE_STATES];
   TRY(add_states(graph, o, parameter, states));
   *sum = states[0];
   return sums_in_momentum(o) ? NEAP_OK : add_sum(graph, o, parameter, sum);
@@ -341,12 +354,13 @@ static neap_status add_averages(struct neap_graph *graph, const int32_t *of, siz
     RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
               "cannot average '%s', which has type %s: only parameters of f32 have averages; give --master",
               tensor->name, dtype_rows[tensor->dtype].name);
-    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, tensor->shares, &average));
+    TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, *tensor, &average));
   }
   return NEAP_OK;
 }
 
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer) {
+  TRY(choose_rules(graph, optimizer));
   const size_t tensors = graph->tensors.count;
   bool *needed = calloc(tensors, sizeof *needed);
   int32_t *of = malloc(tensors * sizeof *of), *pending = calloc(tensors, sizeof *pending);

@@ -2,38 +2,9 @@
 #ifndef NEAP_GRAD_GRADIENT_H
 #define NEAP_GRAD_GRADIENT_H
 
-#include "op/op.h"
+#include "grad/optimizer.h"
 
 #define AVERAGE_SUFFIX "average"
-
-struct optimizer {
-  neap_optimizer kind;
-  float momentum, weight_decay, beta1, beta2, epsilon;
-  bool nesterov;
-  float clip_value, clip_norm;        /* 0: none */
-  const neap_parameter_group *groups; /* borrowed */
-  int group_count;
-  int32_t micro_batches; /* that a step has; 0: 1 */
-  int32_t ranks;         /* processes that it is divided among, with their states; 0: one */
-  bool scaled;           /* gradients are larger by a loss scale */
-  bool tentative;        /* an update may be skipped, so before it only sums of gradients change */
-  bool averages;         /* trained parameters have a state AVERAGE_SUFFIX, which no node changes */
-  bool norm;             /* the squares of all gradients are added up: graph.norm */
-  bool sparse;           /* some parameters are: a step is in three parts, whatever their number */
-};
-
-/* One row per update rule, in the order of neap_optimizer. */
-struct optimizer_row {
-  const char *name, *summary, *source;
-  enum op op;
-  const char *states[2];       /* names of a parameter's states */
-  int32_t momentum_state;      /* the state that exists only with a momentum above 0; -1: none */
-  float beta1, beta2, epsilon; /* used if an option is 0 */
-  double rate;                 /* the usual learning rate */
-  float decay, momentum;       /* the usual weight decay and momentum */
-};
-enum { OPTIMIZERS = NEAP_LION + 1 };
-extern const struct optimizer_row optimizer_rows[OPTIMIZERS];
 
 /* Extends the forward `graph` in place: gradients of its loss by every parameter, each node right after what
  * it needs, and the update of a parameter as soon as its gradient is complete and its last reader is done, so

@@ -143,6 +143,10 @@ struct update_attributes {
   float rate; /* times the learning rate of the step */
   float momentum, weight_decay, beta1, beta2, epsilon;
   bool nesterov;
+  int64_t projection_rank, projection_every; /* numbers that a side of a gradient becomes; updates between new
+                                                projections */
+  float projection_scale;
+  int64_t block, blocked; /* blocks of a second moment (struct matrix_shape) */
 };
 
 /* Zeroed where an operator has none. */

@@ -17,18 +17,25 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   bool kept;            /* a parameter that stays trained beside adapters: of a head that is learned */
-  bool adapter; /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
-  bool linear;  /* a parameter that rewrite_quantise found to be the weight of a linear layer */
-  neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
-  uint64_t file_bytes;   /* of a parameter: what it takes in the model's file, which rows of it can be read
-                            from at any time; 0: it is in none */
-  bool on_disk;          /* a parameter that has no bytes in memory: it is read from the file */
-  const char *state_of;  /* of a state: the parameter that it goes with; NULL: running statistics */
-  bool image;            /* made of an input's bytes: it lies in memory as an input does */
-  bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */
-  bool prepared;         /* a carried state that predictions only read: neap_session_prepare stores in it */
-  bool sum;              /* a state that holds something within a step alone: what micro-batches add up to */
-  int32_t shares;        /* above 1: the number of shares it lies in; a process has one (kernel/ranks.h) */
+  bool adapter;     /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
+  float rate;       /* of a parameter: the factor of its learning rate; 0: 1 */
+  int32_t norms_of; /* of a parameter of adapters: 1 + the axis of its layer's weights whose norms it begins
+                       with; 0: it begins as `initial` says */
+  bool linear;      /* a parameter that rewrite_quantise found to be the weight of a linear layer */
+  neap_dtype file_dtype;  /* of a parameter: its type in the model's file, where that is quantised */
+  uint64_t file_bytes;    /* of a parameter: what it takes in the model's file, which rows of it can be read
+                             from at any time; 0: it is in none */
+  bool on_disk;           /* a parameter that has no bytes in memory: it is read from the file */
+  const char *state_of;   /* of a state: the parameter that it goes with; NULL: running statistics */
+  bool image;             /* made of an input's bytes: it lies in memory as an input does */
+  bool carried;           /* a state that a prediction leaves for the next: no file needs to have it */
+  bool prepared;          /* a carried state that predictions only read: neap_session_prepare stores in it */
+  int32_t rule;           /* of a parameter: 1 + the row of optimizer_rows that updates it; 0: not decided */
+  int64_t block, blocked; /* of a parameter: the blocks of its second moment (struct matrix_shape) */
+  bool states_8bit;       /* of a parameter: its states are in blocks of 8 bits */
+  bool plain;             /* lies row by row in memory, whatever its readers prefer */
+  bool sum;               /* a state that holds something within a step alone: what micro-batches add up to */
+  int32_t shares;         /* above 1: the number of shares it lies in; a process has one (kernel/ranks.h) */
   int32_t lies_on; /* of a pipeline: 1 + the rank that has a variable for all; 0: every rank has its own */
   bool elsewhere;  /* of a pipeline: a variable that this rank has no bytes of */
   int32_t copies;  /* above 1: that many micro-batches have one each, one behind the other */

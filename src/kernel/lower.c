@@ -198,7 +198,8 @@ static bool is_resident(const struct tensor *t) { return t->role != NEAP_ROLE_VA
 /* Returns the format of a resident tensor in `like`; `*next` walks over its tensors. */
 static struct memory_format format_like(const struct lowered *like, const struct tensor *tensor,
                                         size_t *next) {
-  struct memory_format format = tensor->role == NEAP_ROLE_INPUT ? ROW_MAJOR : (struct memory_format){0};
+  struct memory_format format =
+      tensor->role == NEAP_ROLE_INPUT || tensor->plain ? ROW_MAJOR : (struct memory_format){0};
   for (size_t t = *next; like != NULL && t < like->graph->tensors.count; t++) {
     const struct tensor *theirs = &like->graph->tensors.data[t];
     if (!is_resident(theirs) || strcmp(theirs->name, tensor->name) != 0) continue;

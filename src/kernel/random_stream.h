@@ -15,16 +15,11 @@ static inline uint64_t random_stream(uint64_t step, int32_t stream) {
  * change when operators are added: runs would get other bits, and continued runs another end. */
 static inline int32_t update_stream(int32_t op) {
   switch (op) {
-  case OP_SGD:
-    return 110;
-  case OP_ADAMW:
-    return 111;
-  case OP_ADAM:
-    return 112;
-  case OP_RMSPROP:
-    return 113;
-  case OP_LION:
-    return 114;
+#define UPDATE(NAME, id, word, text, stream, ...)                                                            \
+  case OP_##NAME:                                                                                            \
+    return stream;
+#define MATRIX_UPDATE UPDATE
+#include "op/update_list.h"
   case OP_ACCUMULATE:
     return 115;
   case OP_CLEAR:

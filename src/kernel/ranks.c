@@ -65,9 +65,17 @@ static int32_t shared_operand(const struct neap_graph *graph, const struct node 
   return NO_TENSOR;
 }
 
+/* How ranks run a node: an update of a state in blocks, which no share may cut, as one of a whole matrix. */
+static enum across_ranks across_of(const struct neap_graph *graph, const struct node *node) {
+  for (int32_t i = 0; i < node->update_count; i++)
+    if (dtype_is_quantised(graph->tensors.data[node->updates[i]].dtype)) return ACROSS_ALIKE;
+  return node_row(node)->across;
+}
+
 bool ranks_share(const struct neap_graph *graph, const struct node *node) {
-  const enum across_ranks across = node_row(node)->across;
-  return across == ACROSS_SHARE ? shared_operand(graph, node) != NO_TENSOR : across != ACROSS_NONE;
+  const enum across_ranks across = across_of(graph, node);
+  return across == ACROSS_SHARE || across == ACROSS_ALIKE ? shared_operand(graph, node) != NO_TENSOR
+                                                          : across != ACROSS_NONE;
 }
 
 /* Returns true if every rank gets all of the result that a node makes from shares. */
@@ -76,12 +84,12 @@ static bool makes_whole(const struct neap_graph *graph, const struct node *node)
 }
 
 bool ranks_ordered(const struct neap_graph *graph, const struct node *node) {
-  return ranks_meet(graph, node) && node_row(node)->across != ACROSS_GATHER;
+  return ranks_meet(graph, node) && across_of(graph, node) != ACROSS_GATHER;
 }
 
 bool ranks_meet(const struct neap_graph *graph, const struct node *node) {
   if (!ranks_share(graph, node)) return false;
-  if (node_row(node)->across != ACROSS_SHARE) return true;
+  if (across_of(graph, node) != ACROSS_SHARE) return true;
   for (int32_t i = 0; i < node->update_count; i++)
     if (graph->tensors.data[node->updates[i]].shares <= 1) return true;
   return makes_whole(graph, node);
@@ -115,7 +123,7 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
                                const struct node *node, const struct memory_format *formats, int ranks) {
   struct rank_part part = {0};
   if (!ranks_share(graph, node)) return part;
-  const enum across_ranks across = node_row(node)->across;
+  const enum across_ranks across = across_of(graph, node);
   if (across == ACROSS_WHOLE) {
     part.workspace = HEAD_BYTES;
     for (int32_t i = 0; i < node->input_count; i++)
@@ -128,6 +136,7 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
   }
   const int32_t id = across == ACROSS_SUM ? node->inputs[GRADIENT] : shared_operand(graph, node);
   const struct tensor *tensor = &graph->tensors.data[id];
+  if (across == ACROSS_ALIKE) part.workspace = aligned(backend->format_bytes(tensor, formats[id]));
   part.whole = units_in(backend, tensor, formats[id]);
   if (across == ACROSS_SUM)
     part.workspace =
@@ -154,7 +163,7 @@ static struct expected_traffic expect_node(const struct lowered *l, size_t v, in
   const struct node *node = &l->graph->nodes.data[v];
   const struct rank_part *part = &l->rank_parts[v];
   const uint64_t others = (uint64_t)ranks - 1;
-  const enum across_ranks across = node_row(node)->across;
+  const enum across_ranks across = across_of(l->graph, node);
   struct expected_traffic t = {0};
   if (across == ACROSS_WHOLE)
     return (struct expected_traffic){part->at_once ? 1 : ranks,
@@ -169,6 +178,9 @@ static struct expected_traffic expect_node(const struct lowered *l, size_t v, in
   if (across == ACROSS_GATHER)
     return (struct expected_traffic){1, others * (uint64_t)own *
                                             unit_bytes(&l->graph->tensors.data[node->inputs[0]])};
+  if (across == ACROSS_ALIKE)
+    return (struct expected_traffic){
+        1, others * (uint64_t)own * unit_bytes(&l->graph->tensors.data[shared_operand(l->graph, node)])};
   for (int32_t i = 0; i < node->input_count; i++) {
     if (!is_gathered(l->graph, node, i)) continue;
     t.calls++;
@@ -395,6 +407,22 @@ static neap_status run_share(const struct running *r) {
   return NEAP_OK;
 }
 
+/* Runs the node on every rank with all of the operand that is held in shares: a gradient's sum. */
+static neap_status run_alike(const struct running *r) {
+  const int32_t shared = shared_operand(r->kernel->graph, r->node);
+  const struct share own = share_of_rank(r->part->whole, r->collective->rank, r->collective->size);
+  void *given[OPERANDS];
+  for (int32_t i = 0; i < r->node->input_count; i++) {
+    given[i] = r->in[i];
+    if (r->node->inputs[i] != shared) continue;
+    const uint64_t unit = unit_bytes(operand(r, i));
+    memcpy(r->received + (uint64_t)own.first * unit, r->in[i], (size_t)own.count * unit);
+    TRY(ranks_gather(r->context->ranks, r->received, r->part->whole, unit));
+    given[i] = r->received;
+  }
+  return r->kernel->run(r->kernel, given, r->out, r->workspace, r->context);
+}
+
 struct whole ranks_place_own(const struct lowered *lowered, const struct kernel *kernel,
                              const struct ranks *ranks, const void *share, void *all) {
   const struct whole whole = {lowered->rank_parts[kernel->node].whole, unit_bytes(kernel_input(kernel, 0))};
@@ -419,13 +447,15 @@ neap_status ranks_run(const struct lowered *lowered, const struct kernel *kernel
   RETURN_IF(r.node->input_count > OPERANDS, NEAP_INTERNAL,
             "%s '%s': has %d inputs; ranks can share a node of at most %d", node_row(r.node)->name,
             r.node->name, r.node->input_count, OPERANDS);
-  switch (node_row(r.node)->across) {
+  switch (across_of(lowered->graph, r.node)) {
   case ACROSS_SUM:
     return run_sum(&r);
   case ACROSS_WHOLE:
     return run_whole(&r);
   case ACROSS_SHARE:
     return run_share(&r);
+  case ACROSS_ALIKE:
+    return run_alike(&r);
   case ACROSS_GATHER: /* it is a job of a lane */
   case ACROSS_NONE:
     break;

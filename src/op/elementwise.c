@@ -251,6 +251,16 @@ neap_tensor neap_cast(neap_builder *b, neap_tensor x, neap_dtype dtype) {
   return builder_next(b, OP_CAST, (union attributes){.dtype = (int32_t)dtype}, &x, 1);
 }
 
+const struct op_row op_row_stop_gradient = {"StopGradient",
+                                            "the same elements; no gradient flows back",
+                                            "stop_gradient",
+                                            1,
+                                            infer_same,
+                                            NULL,
+                                            ROW_INPLACE(inplace_first),
+                                            .evaluation = EVALUATION_IDENTITY,
+                                            .split = {1, 1, 0}};
+
 /* ---- Dropout ---- */
 
 static const struct attribute_row dropout_attributes[] = {

@@ -65,6 +65,7 @@ OP(RELU_MASK, relu_mask)                   /* x -> y, mask; made by a rewrite */
 OP(RELU_MASK_BACKWARD, relu_mask_backward) /* mask, dy -> dx */
 OP(WHERE, where)                           /* mask, [x], [y] -> x where the mask is set, else y */
 OP(CAST, cast)                             /* x -> the same elements in another type */
+OP(STOP_GRADIENT, stop_gradient)           /* x -> x, through which no gradient flows back */
 OP(DROPOUT, dropout)                       /* x -> y; its own gradient */
 /* gated.c */
 #define GATED(NAME, id, ...) OP(NAME, id) OP(NAME##_BACKWARD, id##_backward) /* x -> y; x, dy -> dx */
@@ -111,11 +112,11 @@ OP(LINEAR_CROSS_ENTROPY,
 OP(LINEAR_CROSS_ENTROPY_BACKWARD,
    linear_cross_entropy_backward) /* x, w, labels, log-sum, [bias], [dloss] -> dx, dw, [dbias] */
 /* update.c */
-OP(SGD, sgd)                           /* w, dw, [m]; updates w, m */
-OP(ADAMW, adamw)                       /* w, dw, m, v; updates w, m, v */
-OP(ADAM, adam)                         /* w, dw, m, v; updates w, m, v */
-OP(RMSPROP, rmsprop)                   /* w, dw, v, [m]; updates w, v, m */
-OP(LION, lion)                         /* w, dw, m; updates w, m */
+#define UPDATE(NAME, id, ...) OP(NAME, id) /* w, dw, [state], [state]; updates w and its states */
+#define MATRIX_UPDATE(NAME, id, ...)                                                                         \
+  OP(NAME, id) /* w, dw, four states or fewer; updates w and its states                                      \
+                */
+#include "op/update_list.h"
 OP(ACCUMULATE, accumulate)             /* w, dw, sum; updates sum: what micro-batches add up to */
 OP(CLEAR, clear)                       /* sum; updates it: 0 */
 OP(MOMENTUM_BEGIN, momentum_begin)     /* w, m; updates m: what SGD begins a step of micro-batches with */

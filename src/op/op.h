@@ -110,6 +110,7 @@ enum across_ranks {
   ACROSS_SUM,   /* input 1, a gradient, is added to this rank's share of input 2, rank after rank */
   ACROSS_WHOLE, /* once for each rank, with that rank's values, on every rank */
   ACROSS_SHARE, /* on a share of the elements, if an operand is held in shares */
+  ACROSS_ALIKE, /* on every rank with the same values: what is held in shares, all ranks get all of */
   ACROSS_GATHER /* all ranks get all shares of input 0, as often as the plan says, which is the same on all */
 };
 

@@ -1,67 +1,53 @@
 /* Optimizers: updates of a parameter and its states. */
 #include "op/op.h"
 
-static const struct attribute_row sgd_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),
-    ATTRIBUTE(update.weight_decay, REAL),
-    ATTRIBUTE(update.momentum, REAL),
-    ATTRIBUTE(update.nesterov, FLAG),
-};
-static const struct attribute_row adam_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.beta1, REAL),
-    ATTRIBUTE(update.beta2, REAL), ATTRIBUTE(update.epsilon, REAL),
-};
-static const struct attribute_row rmsprop_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.momentum, REAL),
-    ATTRIBUTE(update.beta2, REAL), ATTRIBUTE(update.epsilon, REAL),
-};
-static const struct attribute_row lion_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),
-    ATTRIBUTE(update.weight_decay, REAL),
-    ATTRIBUTE(update.beta1, REAL),
-    ATTRIBUTE(update.beta2, REAL),
-};
-
 /* The inputs for the values of all sparse parameters follow its own (UPDATE_SLOTS): indices, then each
  * parameter's offset and positions. */
 #define UPDATE_TAKES                                                                                         \
-  .takes = {[UPDATE_SLOTS] = TYPE_U16, [UPDATE_SLOTS + 1] = TYPE_I32, TYPES_POSITIONS, TYPE_I32}
+  .takes = {[2] = TYPES_FLOAT | TYPES_DYNAMIC,                                                               \
+            TYPES_FLOAT | TYPES_DYNAMIC,                                                                     \
+            [UPDATE_SLOTS] = TYPE_U16,                                                                       \
+            [UPDATE_SLOTS + 1] = TYPE_I32,                                                                   \
+            TYPES_POSITIONS,                                                                                 \
+            TYPE_I32}
 
-const struct op_row op_row_sgd = {"SGD",
-                                  "update: momentum, Nesterov, weight decay",
-                                  ROW_ATTRIBUTES(sgd_attributes),
-                                  .any_place = true,
-                                  UPDATE_TAKES,
-                                  .split = {15, 0, 0},
-                                  .across = ACROSS_SHARE};
-const struct op_row op_row_adamw = {"AdamW",
-                                    "update: Adam with decoupled weight decay",
-                                    ROW_ATTRIBUTES(adam_attributes),
-                                    .any_place = true,
-                                    UPDATE_TAKES,
-                                    .split = {15, 0, 0},
-                                    .across = ACROSS_SHARE};
-const struct op_row op_row_adam = {"Adam",
-                                   "update: moments of the gradient, weight decay in it",
-                                   ROW_ATTRIBUTES(adam_attributes),
-                                   .any_place = true,
-                                   UPDATE_TAKES,
-                                   .split = {15, 0, 0},
-                                   .across = ACROSS_SHARE};
-const struct op_row op_row_rmsprop = {"RMSprop",
-                                      "update: gradient over its root mean square, momentum",
-                                      ROW_ATTRIBUTES(rmsprop_attributes),
-                                      .any_place = true,
-                                      UPDATE_TAKES,
-                                      .split = {15, 0, 0},
-                                      .across = ACROSS_SHARE};
-const struct op_row op_row_lion = {"Lion",
-                                   "update: sign of an interpolated momentum",
-                                   ROW_ATTRIBUTES(lion_attributes),
-                                   .any_place = true,
-                                   UPDATE_TAKES,
-                                   .split = {15, 0, 0},
-                                   .across = ACROSS_SHARE};
+/* Counts the products of an update rule of matrices, beside some passes over them. */
+static double rule_flops(const struct neap_graph *graph, const struct node *node) {
+  const struct tensor *w = node_input(graph, node, 0);
+  const double all = (double)w->elements, rows = w->rank > 1 ? (double)w->dims[0] : 1, columns = all / rows,
+               shorter = rows < columns ? rows : columns, longer = all / shorter,
+               projection = 2 * all * (double)node->attributes.update.projection_rank;
+  enum { PASSES = 16, TURNS = 5 };
+  switch (node->op) {
+  case OP_MUON:
+    return TURNS * (4 * shorter * shorter * longer + 2 * shorter * shorter * shorter) + PASSES * all;
+  case OP_GALORE:
+    return 2 * projection + PASSES * all;
+  case OP_FIRA:
+    return 3 * projection + PASSES * all;
+  default:
+    return projection + PASSES * all;
+  }
+}
+
+#define UNWRAP(...) __VA_ARGS__
+#define NUMBER(x)   ATTRIBUTE(update.x, REAL)
+#define SWITCH(x)   ATTRIBUTE(update.x, FLAG)
+#define COUNT(x)    ATTRIBUTE(update.x, INTEGER)
+#define MATRIX_UPDATE(NAME, id, word, text, stream, about, numbers, ...)                                     \
+  static const struct attribute_row id##_attributes[] = {UNWRAP numbers};                                    \
+  const struct op_row op_row_##id = {text,                                                                   \
+                                     "update: " about,                                                       \
+                                     .flops = rule_flops,                                                    \
+                                     ROW_ATTRIBUTES(id##_attributes),                                        \
+                                     .any_place = true,                                                      \
+                                     .across = ACROSS_ALIKE};
+#define UPDATE(NAME, id, word, text, stream, about, numbers, ...)                                            \
+  static const struct attribute_row id##_attributes[] = {UNWRAP numbers};                                    \
+  const struct op_row op_row_##id = {                                                                        \
+      text,         "update: " about,    ROW_ATTRIBUTES(id##_attributes), .any_place = true,                 \
+      UPDATE_TAKES, .split = {15, 0, 0}, .across = ACROSS_SHARE};
+#include "op/update_list.h"
 
 /* ---- A step of several micro-batches ---- */
 

@@ -68,7 +68,14 @@ struct lora_options {
    * does. */
   const char *layers;
   const char *freeze; /* NULL: all */
+  bool root;          /* the scale is alpha over the root of the rank (rsLoRA) */
+  bool dora;          /* weights have lengths of their own (DoRA); without dropout */
+  float plus;         /* factor of B's learning rate (LoRA+); 0: 1 */
 };
+
+/* Returns what the product of an adapter is multiplied by. */
+float lora_scale(float alpha, int64_t rank, bool root);
+
 neap_status rewrite_lora(const struct neap_graph *graph, const struct lora_options *options,
                          struct neap_graph **out);
 

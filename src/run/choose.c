@@ -284,6 +284,50 @@ void choice_free(struct choice *choice) {
   neap_plan_free(choice->plan);
 }
 
+/* Finds the least arena in which the end of a step fits; 0: it needs no more than the step. Updates of whole
+ * matrices may. */
+static neap_status find_end(const struct choice *c, const struct neap_session_options *options,
+                            uint64_t *arena) {
+  const struct optimizer optimizer = optimizer_of(options);
+  *arena = 0;
+  if (predicts_only(c->lowered->graph, options) || !step_in_parts(&optimizer) ||
+      !optimizer_rows[optimizer.kind].matrix)
+    return NEAP_OK;
+  const struct lower_options lowering = lower_options_of(options);
+  struct neap_graph *graph = NULL;
+  struct lowered *end = NULL;
+  struct neap_plan *plan = NULL;
+  TRY(graph_end_step(c->lowered->graph, &optimizer, &graph));
+  neap_status status = lower(graph, backend_of(options), &lowering, c->lowered, &end);
+  neap_graph_free(graph);
+  if (status == NEAP_OK) status = neap_plan_make(end->step, NEAP_BUDGET_MIN, "auto", NULL, &plan);
+  if (status == NEAP_OK) *arena = plan->arena_bytes;
+  neap_plan_free(plan);
+  lowered_free(end);
+  return status;
+}
+
+/* Gives the plan an arena in which the end of a step fits, too. `planned`: the outcome of planning the step;
+ * `*smallest` (may be NULL): as in choose_plan. */
+static neap_status fit_end(struct choice *c, const struct neap_session_options *options, neap_status planned,
+                           uint64_t *smallest) {
+  uint64_t arena;
+  if (planned != NEAP_OK && (planned != NEAP_OVER_BUDGET || smallest == NULL)) return planned;
+  TRY(find_end(c, options, &arena));
+  const uint64_t bytes = c->lowered->step->resident_bytes + arena;
+  if (planned != NEAP_OK) {
+    if (budget_of(c, bytes) > *smallest) *smallest = budget_of(c, bytes);
+    return planned;
+  }
+  if (arena <= c->plan->arena_bytes) return NEAP_OK;
+  c->plan->arena_bytes = arena;
+  if (c->budget == NEAP_BUDGET_MAX || c->budget == NEAP_BUDGET_MIN || bytes <= c->budget) return NEAP_OK;
+  if (smallest != NULL) *smallest = budget_of(c, bytes);
+  return neap_fail(NEAP_OVER_BUDGET,
+                   "the updates at the end of a step need %llu bytes, more than the budget of %llu",
+                   (unsigned long long)bytes, (unsigned long long)c->budget);
+}
+
 /* Chooses with frozen weights in memory or on disk, as the options say. */
 static neap_status choose_with(const struct neap_graph *graph, const struct neap_session_options *options,
                                const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
@@ -295,6 +339,7 @@ static neap_status choose_with(const struct neap_graph *graph, const struct neap
   neap_status status = replays ? read_plan(&choice, training, options, given, reserve, smallest)
                                : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
+  status = fit_end(&choice, options, status, smallest);
   const bool fixed = replays || (choice.base_on_disk != NEAP_DISK_ALWAYS && !shards_all(options));
   /* The least budget is that of planning: earlier reads may need fewer bytes by chance, but never ask for
    * more. */

@@ -81,6 +81,7 @@ struct session_variable {
 };
 
 struct neap_session {
+  bool has_magnitudes; /* magnitudes_begin is done */
   struct region region;
   struct neap_session_options options;
   struct lowered *main;   /* of the programs' first, or `whole`: it has all residents */

@@ -36,6 +36,11 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .beta1 = fabsf(o->beta1), /* NEAP_ZERO is -0.0 */
                             .beta2 = fabsf(o->beta2),
                             .epsilon = fabsf(o->epsilon),
+                            .projection_rank = o->projection_rank,
+                            .projection_every = o->projection_every,
+                            .projection_scale = o->projection_scale,
+                            .states_8bit = o->states_8bit || optimizer_rows[o->optimizer].states_8bit,
+                            .states_f32 = o->states_f32,
                             .clip_value = o->clip_value,
                             .clip_norm = o->clip_norm,
                             .groups = o->groups,
@@ -121,6 +126,31 @@ neap_status check_ranks(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
+/* Fails if the update rule does not work with another option. */
+static neap_status check_rule(const struct neap_session_options *o) {
+  const struct optimizer_row *row = &optimizer_rows[o->optimizer];
+  const bool blocks = o->states_8bit || row->states_8bit;
+  RETURN_IF(
+      o->states_8bit && (row->matrix || row->states[0] == NULL), NEAP_UNSUPPORTED,
+      "--states 8bit: %s has no state that it could store in 8 bits; leave one of the two out, or take adamw",
+      row->name);
+  RETURN_IF(blocks && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
+            "session options: the reference backend computes in double and has no states of 8 bits");
+  RETURN_IF(blocks && (is_pipeline(o) || o->shard == NEAP_SHARD_ALL), NEAP_UNSUPPORTED,
+            "states of 8 bits: %s would divide their blocks; leave one of the two out",
+            is_pipeline(o) ? "--pipeline" : "--shard all");
+  if (!row->matrix) return NEAP_OK;
+  const char *other = is_sparse(o)                 ? "--sparse"
+                      : is_pipeline(o)             ? "--pipeline"
+                      : o->shard == NEAP_SHARD_ALL ? "--shard all"
+                                                   : NULL;
+  RETURN_IF(
+      other != NULL, NEAP_UNSUPPORTED,
+      "--optimizer %s: it updates whole matrices, which %s divides; leave one of the two out, or take adamw",
+      row->name, other);
+  return NEAP_OK;
+}
+
 /* Fails if the bits of a session with these options cannot follow from shapes alone. */
 static neap_status check_bits(const struct neap_session_options *o) {
   if (o->bits != NEAP_BITS_PORTABLE) return NEAP_OK;
@@ -139,6 +169,7 @@ neap_status check_session_options(const struct neap_session_options *o) {
   TRY(settings_check_session(o));
   TRY(check_bits(o));
   TRY(check_share(o));
+  TRY(check_rule(o));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
             "session options: form %d of positions does not exist", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
@@ -157,6 +188,12 @@ neap_status check_session_options(const struct neap_session_options *o) {
   RETURN_IF(o->lora > 0 && is_sparse(o), NEAP_UNSUPPORTED,
             "lora: adapters (--lora) cannot be combined with sparse parameters (--sparse): frozen weights "
             "stay dense");
+  RETURN_IF(o->lora_dora && is_pipeline(o), NEAP_UNSUPPORTED,
+            "lora: a pipeline does not take --dora; leave one of the two out");
+  RETURN_IF(
+      o->lora_dora && o->lora_dropout > 0, NEAP_UNSUPPORTED,
+      "lora: --dora would multiply by the weights twice with --lora-dropout %g; leave one of the two out",
+      (double)o->lora_dropout);
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
             "session options: Nesterov's method needs a momentum above 0");
   return NEAP_OK;
@@ -186,7 +223,10 @@ neap_status make_adapted_graph(const struct neap_graph *graph, const struct neap
                                     .alpha = fabsf(options.session.lora_alpha),
                                     .dropout = given->lora_dropout,
                                     .layers = given->lora_layers,
-                                    .freeze = given->freeze};
+                                    .freeze = given->freeze,
+                                    .root = given->lora_rs,
+                                    .dora = given->lora_dora,
+                                    .plus = given->lora_plus};
   return rewrite_lora(graph, &lora, out);
 }
 

@@ -11,6 +11,7 @@
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/drop_step.h"
+#include "run/magnitudes.h"
 #include "run/pipeline_prepare.h"
 #include "run/pipeline_run.h"
 #include "run/prefetch.h"
@@ -407,6 +408,7 @@ static neap_status run(neap_session *s, enum program_kind kind, float learning_r
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
+  TRY(magnitudes_begin(s));
   const int32_t rank = s->batch != NULL && kind == PROGRAM_STEP ? s->batch->collective->rank : 0;
   return session_run(s, &s->programs[kind], kind,
                      (struct run_numbers){s->micro_batch + rank, learning_rate, share}, result);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "grad/gradient.h"
+#include "grad/optimizer.h"
 #include "run/settings.h"
 
 #define FIELD(kind, field) NEAP_SETTING_##kind, offsetof(neap_train_options, field)
@@ -39,6 +39,14 @@ enum { IMAGES = NEAP_OF_IMAGES, SEQUENCES = NEAP_OF_TOKENS | NEAP_OF_VECTORS | N
 #define SIZE_LIMIT  2147483648.0
 #define COUNT_LIMIT 9007199254740992.0
 
+/* "|sgd|adamw|..." */
+#define UPDATE(NAME, id, word, ...)       "|" word
+#define MATRIX_UPDATE                     UPDATE
+#define NAMED_UPDATE(NAME, OF, word, ...) "|" word
+static const char optimizer_words[] =
+#include "op/update_list.h"
+    ;
+
 /* clang-format off */
 const neap_setting setting_rows[] = {
     {"model", "NAME", NULL, "one of `neap models`, an ONNX file (FILE.onnx, onnx:FILE), or a language model (FILE.gguf, DIR)", FIELD(TEXT, model),
@@ -69,7 +77,7 @@ const neap_setting setting_rows[] = {
      .verbs = LEARN, .instead_of = "epochs"},
     {"epochs", "N", "1", "number of passes over the data to train", FIELD(INTEGER, epochs), 1, SIZE_LIMIT,
      .verbs = TRAIN, .instead_of = "steps"},
-    {"lr", "X", "SGD 0.1, Lion 0.0001, others 0.001", "learning rate", FIELD(NUMBER, learning_rate),
+    {"lr", "X", "SGD 0.1; LOMO, Adafactor, APOLLO, GaLore and Fira 0.01; Lion 0.0001; others 0.001", "learning rate", FIELD(NUMBER, learning_rate),
      .flags = KEPT | OF_OPTIMIZER, .verbs = TRAIN, .key = "learning_rate"},
     {"schedule", "constant|step|cosine|inverse-sqrt|exponential", "cosine", "how the learning rate changes", FIELD(WORD, schedule),
      .flags = KEPT, .verbs = TRAIN, .key = "schedule"},
@@ -83,20 +91,30 @@ const neap_setting setting_rows[] = {
      .flags = KEPT | NEAP_SETTING_ZERO, .verbs = TRAIN, .with = "schedule=step", .key = "drop_factor"},
     {"final-lr", "X", NULL, "learning rate of the last step; each step multiplies the rate by one factor to reach it", FIELD(NUMBER, final_learning_rate), 1e-30,
      .flags = BITS, .verbs = TRAIN, .with = "schedule=exponential", .key = "final_learning_rate"},
-    {"optimizer", "sgd|adamw|adam|rmsprop|lion", "sgd", "update rule; its states take memory", FIELD(WORD, session.optimizer),
+    {"optimizer", optimizer_words + 1, "sgd", "update rule; its states take memory", FIELD(WORD, session.optimizer),
      .flags = KEPT | STEP, .verbs = LEARN | STEPS | BENCH, .key = "optimizer"},
-    {"momentum", "X", "SGD 0.9, RMSprop 0", "momentum of SGD and RMSprop; 0: no state", FIELD(FLOAT, session.momentum), 0, 1,
-     .flags = KEPT | STEP | NEAP_SETTING_OPTIMIZER, .verbs = LEARN | STEPS | BENCH, .with = "optimizer=sgd,rmsprop", .key = "momentum"},
+    {"momentum", "X", "SGD 0.9, Muon 0.95, RMSprop 0", "momentum of SGD, Muon and RMSprop; 0: no state, but for Muon", FIELD(FLOAT, session.momentum), 0, 1,
+     .flags = KEPT | STEP | NEAP_SETTING_OPTIMIZER, .verbs = LEARN | STEPS | BENCH, .with = "optimizer=*", .key = "momentum"},
     {"nesterov", NULL, NULL, "Nesterov's momentum", FIELD(SWITCH, session.nesterov),
-     .flags = KEPT, .verbs = LEARN, .with = "optimizer=sgd", .key = "nesterov"},
-    {"weight-decay", "X", "SGD 0.0005, AdamW and Lion 0.01, others 0", "decay of the parameters", FIELD(FLOAT, session.weight_decay),
+     .flags = KEPT, .verbs = LEARN, .with = "optimizer=*", .key = "nesterov"},
+    {"weight-decay", "X", "SGD 0.0005; AdamW, Adam-mini, Muon and Lion 0.01; others 0", "decay of the parameters", FIELD(FLOAT, session.weight_decay),
      .flags = KEPT | NEAP_SETTING_OPTIMIZER, .verbs = LEARN, .key = "weight_decay"},
-    {"beta1", "X", "0.9", "decay of the mean of gradients in Adam, AdamW and Lion", FIELD(FLOAT, session.beta1), 0, 1,
-     .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=adamw,adam,lion", .key = "beta1"},
-    {"beta2", "X", "Adam and AdamW 0.999, RMSprop and Lion 0.99", "decay of the mean of squared gradients in Adam, AdamW and RMSprop; of the momentum in Lion", FIELD(FLOAT, session.beta2), 0, 1,
-     .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=adamw,adam,rmsprop,lion", .key = "beta2"},
-    {"epsilon", "X", "1e-8", "added to the root of squared gradients in Adam, AdamW and RMSprop", FIELD(FLOAT, session.epsilon),
-     .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=adamw,adam,rmsprop", .key = "epsilon"},
+    {"beta1", "X", "0.9", "decay of the mean of gradients in Adam, its kin and Lion", FIELD(FLOAT, session.beta1), 0, 1,
+     .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=*", .key = "beta1"},
+    {"beta2", "X", "RMSprop and Lion 0.99, others 0.999", "decay of the mean of squared gradients in Adam, its kin and RMSprop; of the momentum in Lion", FIELD(FLOAT, session.beta2), 0, 1,
+     .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=*", .key = "beta2"},
+    {"epsilon", "X", "1e-8; APOLLO, GaLore and Fira 1e-6; Adafactor 2^-23; AdaLomo 1e-30", "added to the root of mean squared gradients; in Adafactor and AdaLomo the least of it", FIELD(FLOAT, session.epsilon),
+     .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=*", .key = "epsilon"},
+    {"states", "f32|8bit", "f32", "8bit: states of SGD, Adam, AdamW, RMSprop and Lion in blocks of 8 bits, but for those of embeddings and small parameters", FIELD(CHOICE, session.states_8bit),
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "states"},
+    {"states-f32", "PATTERN", NULL, "parameters whose states stay in f32 nevertheless, with * and ?; several; !PATTERN: except those", FIELD(TEXT, session.states_f32),
+     .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "states|optimizer=adamw8,lion8", .key = "states_f32"},
+    {"projection-rank", "N", "128, APOLLO-Mini 1", "numbers that the shorter side of a gradient is projected to", FIELD(INT, session.projection_rank), 1, SIZE_LIMIT,
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "optimizer=*", .key = "projection_rank"},
+    {"projection-every", "N", "200", "updates until gradients have a new projection", FIELD(INT, session.projection_every), 1, SIZE_LIMIT,
+     .flags = BITS, .verbs = LEARN, .with = "optimizer=*", .key = "projection_every"},
+    {"projection-scale", "X", "APOLLO and Fira 1, APOLLO-Mini 128, GaLore 0.25", "factor of steps by a projection; of APOLLO's its square", FIELD(FLOAT, session.projection_scale), 0, 1e6,
+     .flags = BITS, .verbs = LEARN, .with = "optimizer=*", .key = "projection_scale"},
     {"clip-value", "X", "0: not", "cut gradients to [-X, X]", FIELD(FLOAT, session.clip_value),
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "clip_value"},
     {"clip-norm", "X", "0: not", "scale all gradients down to this norm; this keeps all of them in memory at once", FIELD(FLOAT, session.clip_norm),
@@ -153,8 +171,14 @@ const neap_setting setting_rows[] = {
      .flags = BITS | STEP | NEAP_SETTING_ZERO, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_alpha"},
     {"lora-dropout", "X", "0", "share of an adapter's input that dropout sets to 0", FIELD(FLOAT, session.lora_dropout), 0, 1,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_dropout"},
-    {"lora-layers", "PATTERN|all|attention", "queries and values", "linear layers that get adapters, with * and ?; several; !PATTERN: except those", FIELD(TEXT, session.lora_layers),
+    {"lora-layers", "PATTERN|all|attention", "queries and values", "linear layers that get adapters, with * and ?; several; !PATTERN: except those; PATTERN=R: of another rank", FIELD(TEXT, session.lora_layers),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "lora_layers"},
+    {"rslora", NULL, NULL, "scale the adapters' output by X over the root of R, not over R (rsLoRA)", FIELD(SWITCH, session.lora_rs),
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "rslora"},
+    {"dora", NULL, NULL, "train the lengths of the adapted weights, too (DoRA)", FIELD(SWITCH, session.lora_dora),
+     .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "lora", .key = "dora"},
+    {"lora-plus", "X", "1", "factor of the learning rate of the adapters' second matrices (LoRA+); usual: 16", FIELD(FLOAT, session.lora_plus), 0, 1e6,
+     .flags = BITS, .verbs = LEARN, .with = "lora", .key = "lora_plus"},
     {"lora-init", "DIR", NULL, "start from these adapters: a folder of peft", FIELD(TEXT, lora_initial),
      .flags = PATH | ONE_RUN, .verbs = LEARN | REPLAY, .with = "lora", .unless = "resume"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
@@ -275,6 +299,9 @@ void neap_train_options_resolve(neap_train_options *o) {
   s->beta1 = (float)setting_given_or((double)s->beta1, (double)row->beta1);
   s->beta2 = (float)setting_given_or((double)s->beta2, (double)row->beta2);
   s->epsilon = (float)setting_given_or((double)s->epsilon, (double)row->epsilon);
+  if (s->projection_rank == 0) s->projection_rank = row->projection_rank;
+  if (s->projection_every == 0) s->projection_every = row->projection_every;
+  if (s->projection_scale == 0) s->projection_scale = row->projection_scale;
   if (s->lora > 0 && s->lora_alpha == 0 && !signbit(s->lora_alpha)) s->lora_alpha = 8;
 }
 

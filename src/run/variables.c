@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/elementary.h"
+#include "base/normal.h"
 #include "base/quantised.h"
 #include "base/random.h"
 #include "rewrite/rewrite.h"
@@ -261,20 +261,6 @@ uint64_t session_stored_saved(const struct neap_session *s) {
 
 /* ---- First values ---- */
 
-/* Fills with normal numbers by Box and Muller 1958, two from two words: `count` from number `first` on, which
- * is even. */
-static void fill_normal(uint64_t seed, uint64_t stream, double deviation, int64_t first, int64_t count,
-                        float *data) {
-  for (int64_t i = 0; i < count; i += 2) {
-    uint32_t word[4];
-    random_philox(seed, stream, (uint64_t)(first + i), word);
-    const double radius = sqrt(-2 * natural_logarithm(((double)word[0] + 1) * 0x1p-32)),
-                 angle = 6.283185307179586 * (double)word[1] * 0x1p-32;
-    data[i] = (float)(deviation * radius * cosine(angle));
-    if (i + 1 < count) data[i + 1] = (float)(deviation * radius * sine(angle));
-  }
-}
-
 /* Fills elements [first, first + count). */
 static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64_t stream, int64_t first,
                               int64_t count, float *data) {
@@ -282,11 +268,11 @@ static void fill_first_values(const struct tensor *tensor, uint64_t seed, uint64
     /* Convolution [K, C, R, S]: fan out K R S. Linear [outputs, inputs]: fan in. */
     int64_t fan = tensor->rank == 2 ? tensor->dims[1] : tensor->dims[0];
     for (int32_t i = 2; i < tensor->rank; i++) fan *= tensor->dims[i];
-    fill_normal(seed, stream, sqrt(2 / (double)fan), first, count, data);
+    random_normals(seed, stream, sqrt(2 / (double)fan), first, count, data);
     return;
   }
   if (tensor->initial == NEAP_INITIAL_NORMAL) {
-    fill_normal(seed, stream, (double)tensor->scale, first, count, data);
+    random_normals(seed, stream, (double)tensor->scale, first, count, data);
     return;
   }
   for (int64_t i = 0; i < count; i++) {
@@ -324,7 +310,9 @@ neap_status initialise_variable(struct neap_session *s, int32_t index, float *da
     fill_first_values(t, seed, stream, 0, t->elements, data);
     return neap_session_write(s, index, data);
   }
-  if (dtype_is_quantised(t->file_dtype)) return NEAP_OK; /* zeros, until the file is read */
+  if (dtype_is_quantised(t->file_dtype) || t->role == NEAP_ROLE_STATE)
+    return NEAP_OK; /* zeros; of a parameter
+                        until its file is read */
   for (int64_t first = 0; first < t->elements; first += piece_elements(t)) {
     const int64_t count = piece_length(t, first);
     fill_first_values(t, seed, stream, first, count, data);

@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "collective/agree.h"
 #include "rewrite/rewrite.h"
+#include "run/magnitudes.h"
 #include "run/sparse.h"
 #include "run/variables.h"
 
@@ -37,6 +38,7 @@ neap_status session_digests(neap_session *s, char digest[65], json_t *variables)
   float *buffer, *allocated;
   struct sha256 hash;
   neap_status status = NEAP_OK;
+  TRY(magnitudes_begin(s));
   TRY(session_scratch(s, &buffer, &allocated));
   sha256_start(&hash);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
@@ -222,6 +224,7 @@ neap_status session_save_along(neap_session *s) {
   struct saving saving = {.session = s};
   float *buffer, *allocated = NULL;
   neap_status status;
+  TRY_DONE(magnitudes_begin(s));
   TRY_DONE(begin_saving(&saving));
   TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = read_all(&saving, buffer);
@@ -238,6 +241,7 @@ neap_status neap_session_save(neap_session *s, const char *path) {
   struct saving saving = {.session = s};
   float *buffer, *allocated = NULL;
   neap_status status;
+  TRY_DONE(magnitudes_begin(s));
   TRY_DONE(begin_saving(&saving));
   TRY_DONE(session_scratch(s, &buffer, &allocated));
   status = safetensors_save(path, &(struct safetensors_content){.tensors = saving.tensors,

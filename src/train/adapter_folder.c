@@ -14,7 +14,8 @@
 #include "run/variables.h"
 
 static const char config_file[] = "adapter_config.json", weights_file[] = "adapter_model.safetensors";
-static const char part_a[] = ".lora_A.weight", part_b[] = ".lora_B.weight";
+static const char part_a[] = ".lora_A.weight", part_b[] = ".lora_B.weight",
+                  part_m[] = ".lora_magnitude_vector";
 
 static bool ends_with(const char *text, const char *end) {
   const size_t length = strlen(text), of = strlen(end);
@@ -26,9 +27,8 @@ static bool ends_with(const char *text, const char *end) {
 /* Fields that change the arithmetic, and the only value of each that Neap supports. */
 static const struct {
   const char *field, *value;
-} plain_fields[] = {{"use_dora", "false"},        {"use_rslora", "false"}, {"bias", "\"none\""},
-                    {"rank_pattern", "{}"},       {"alpha_pattern", "{}"}, {"lora_bias", "false"},
-                    {"layer_replication", "null"}};
+} plain_fields[] = {
+    {"bias", "\"none\""}, {"alpha_pattern", "{}"}, {"lora_bias", "false"}, {"layer_replication", "null"}};
 
 static neap_status need_plain(const json_t *top, const char *path) {
   for (size_t i = 0; i < sizeof plain_fields / sizeof *plain_fields; i++) {
@@ -40,6 +40,16 @@ static neap_status need_plain(const json_t *top, const char *path) {
               plain_fields[i].field, plain_fields[i].value);
   }
   return NEAP_OK;
+}
+
+/* Reads a field that is true or false; missing or null it is false. */
+static neap_status get_flag(const json_t *top, const char *field, const struct json_place *place,
+                            bool *flag) {
+  const json_t *value = json_object_get(top, field);
+  *flag = json_is_true(value);
+  return value == NULL || json_is_null(value) || json_is_boolean(value)
+             ? NEAP_OK
+             : json_bad_field(place, field, "must be true or false");
 }
 
 static neap_status get_config(const json_t *top, const char *path, struct adapter_config *config) {
@@ -54,6 +64,11 @@ static neap_status get_config(const json_t *top, const char *path, struct adapte
   if (rank < 1 || rank > INT32_MAX) return json_bad_field(&place, "r", "must be 1 or more");
   if (!(config->alpha >= 0)) return json_bad_field(&place, "lora_alpha", "must not be negative");
   config->rank = (int64_t)rank;
+  TRY(get_flag(top, "use_rslora", &place, &config->root));
+  TRY(get_flag(top, "use_dora", &place, &config->dora));
+  const json_t *ranks = json_object_get(top, "rank_pattern"); /* the shapes of tensors say the same */
+  if (ranks != NULL && !json_is_null(ranks) && !json_is_object(ranks))
+    return json_bad_field(&place, "rank_pattern", "must be an object of ranks by name");
   return need_plain(top, path);
 }
 
@@ -97,9 +112,12 @@ static neap_status check_tensors(const neap_session *session, const struct safet
               "%s: has no '%s', an adapter of this run; ask for the layers that it has (--lora-layers)",
               file->path, name);
     const struct safetensors_tensor *t = &file->tensors[index];
-    RETURN_IF(t->rank != v.rank || memcmp(t->dims, v.dims, sizeof *v.dims * (size_t)v.rank) != 0,
-              NEAP_INVALID_ARGUMENT, "%s: '%s' is %s, but in this run %s; the file belongs to another model",
-              file->path, name, dims_text(t->rank, t->dims).text, dims_text(v.rank, v.dims).text);
+    RETURN_IF(
+        t->rank != v.rank || memcmp(t->dims, v.dims, sizeof *v.dims * (size_t)v.rank) != 0,
+        NEAP_INVALID_ARGUMENT,
+        "%s: '%s' is %s, but in this run %s; the file belongs to another model, or has another rank for this "
+        "layer (--lora-layers PATTERN=RANK)",
+        file->path, name, dims_text(t->rank, t->dims).text, dims_text(v.rank, v.dims).text);
   }
   for (int32_t i = 0; i < file->tensor_count; i++) {
     const char *name = file->tensors[i].name;
@@ -132,6 +150,12 @@ neap_status adapter_folder_read(const char *folder, const neap_session_options *
   RETURN_IF((float)config.alpha != (float)alpha, NEAP_INVALID_ARGUMENT,
             "%s: has adapters of alpha %g, but this run has alpha %g; give --lora-alpha %g", folder,
             config.alpha, alpha, config.alpha);
+  RETURN_IF(config.root != options->lora_rs, NEAP_INVALID_ARGUMENT,
+            "%s: has adapters scaled by alpha over %s of their rank, unlike this run; %s --rslora", folder,
+            config.root ? "the root" : "all", config.root ? "give" : "leave out");
+  RETURN_IF(config.dora != options->lora_dora, NEAP_INVALID_ARGUMENT,
+            "%s: has adapters %s lengths of weights (DoRA), unlike this run; %s --dora", folder,
+            config.dora ? "with" : "without", config.dora ? "give" : "leave out");
   struct region region = {0};
   const char *path = region_format(&region, "%s/%s", folder, weights_file);
   neap_status status =
@@ -279,16 +303,20 @@ static bool add_text(json_t *list, const char *text, size_t length) {
   return json_array_append_new(list, one) == 0;
 }
 
-/* Lists target_modules, and modules_to_save: other modules that were trained. */
-static bool list_modules(const struct neap_graph *graph, json_t *targets, json_t *saved, int64_t *layers) {
+/* Lists target_modules; modules_to_save: other modules that were trained; and rank_pattern. */
+static bool list_modules(const struct writing *w, json_t *targets, json_t *saved, json_t *ranks,
+                         int64_t *layers) {
+  const struct neap_graph *graph = w->graph;
   bool whole = true;
   for (size_t t = 0; t < graph->tensors.count; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
-    if (!is_trained(tensor) || ends_with(tensor->name, part_b)) continue;
+    if (!is_trained(tensor) || ends_with(tensor->name, part_b) || ends_with(tensor->name, part_m)) continue;
     const size_t length = module_length(tensor->name, tensor->adapter ? part_a : ".weight");
     const char *leaf = leaf_of(tensor->name, length);
     const size_t leaf_length = length - (size_t)(leaf - tensor->name);
     *layers += tensor->adapter;
+    if (tensor->adapter && tensor->dims[0] != w->from->session->lora)
+      whole = whole && json_object_setn_new(ranks, tensor->name, length, json_integer(tensor->dims[0])) == 0;
     if (!tensor->adapter)
       whole = whole && add_text(saved, tensor->name, length);
     else if (leaf_is_enough(graph, leaf, leaf_length))
@@ -301,20 +329,21 @@ static bool list_modules(const struct neap_graph *graph, json_t *targets, json_t
 
 static json_t *config_json(const struct writing *w, int64_t *layers) {
   const neap_session_options *o = w->from->session;
-  json_t *targets = json_array(), *saved = json_array();
+  json_t *targets = json_array(), *saved = json_array(), *ranks = json_object();
   const double alpha = fabs((double)o->lora_alpha);
-  const bool whole = list_modules(w->graph, targets, saved, layers);
+  const bool whole = list_modules(w, targets, saved, ranks, layers);
   if (json_array_size(saved) == 0) {
     json_decref(saved);
     saved = json_null();
   }
-  json_t *config = json_pack(
-      "{s:s, s:i, s:o, s:f, s:o, s:s, s:s?, s:s, s:b, s:b, s:b, s:b, s:o, s:b}", "peft_type", "LORA", "r",
-      o->lora, "lora_alpha",
-      alpha == floor(alpha) && alpha < 1e9 ? json_integer((json_int_t)alpha) : json_real(alpha),
-      "lora_dropout", (double)o->lora_dropout, "target_modules", targets, "bias", "none", "task_type",
-      w->from->task, "base_model_name_or_path", w->from->base, "fan_in_fan_out", 0, "use_rslora", 0,
-      "use_dora", 0, "inference_mode", 1, "modules_to_save", saved, "init_lora_weights", 1);
+  json_t *config =
+      json_pack("{s:s, s:i, s:o, s:f, s:o, s:s, s:s?, s:s, s:b, s:b, s:b, s:b, s:o, s:b, s:o}", "peft_type",
+                "LORA", "r", o->lora, "lora_alpha",
+                alpha == floor(alpha) && alpha < 1e9 ? json_integer((json_int_t)alpha) : json_real(alpha),
+                "lora_dropout", (double)o->lora_dropout, "target_modules", targets, "bias", "none",
+                "task_type", w->from->task, "base_model_name_or_path", w->from->base, "fan_in_fan_out", 0,
+                "use_rslora", (int)o->lora_rs, "use_dora", (int)o->lora_dora, "inference_mode", 1,
+                "modules_to_save", saved, "init_lora_weights", 1, "rank_pattern", ranks);
   if (whole) return config;
   json_decref(config);
   return NULL;

@@ -11,11 +11,13 @@
 struct adapter_config {
   int64_t rank;
   double alpha; /* alpha / rank is the factor of the adapters */
+  bool root;    /* alpha / the root of rank is */
+  bool dora;
 };
 
 /* Reads adapter_config.json of a folder. NEAP_BAD_FORMAT: it is not such a file, or a field is missing or of
- * a wrong type. NEAP_UNSUPPORTED: the adapters are not LoRA, or use something that Neap does not have: DoRA,
- * biases, ranks and alphas that differ by layer. */
+ * a wrong type. NEAP_UNSUPPORTED: the adapters are not LoRA, or use something that Neap does not have:
+ * biases, alphas that differ by layer. */
 neap_status adapter_config_read(const char *folder, struct adapter_config *config);
 
 /* Loads the values of a folder into a session with adapters. NEAP_INVALID_ARGUMENT: rank, alpha or layers

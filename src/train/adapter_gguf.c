@@ -90,7 +90,21 @@ static neap_status read_part(void *context, int32_t index, float *data) {
 }
 
 static neap_status write_file(struct adapter_writing *w, const struct neap_graph *adapted, const char *path) {
+  const neap_session_options *o = w->from->session;
+  RETURN_IF(o->lora_dora, NEAP_UNSUPPORTED,
+            "%s: a GGUF file of adapters cannot have lengths of weights (--dora); write the complete model "
+            "(--merge), or "
+            "a folder",
+            path);
   TRY(add_parts(w, adapted));
+  for (int32_t i = 0; i < w->count; i++)
+    RETURN_IF(o->lora_rs && strstr(w->tensors[i].name, ".lora_a") != NULL && w->tensors[i].dims[0] != o->lora,
+              NEAP_UNSUPPORTED,
+              "%s: a GGUF file of adapters cannot scale several ranks by their roots (--rslora); write the "
+              "complete "
+              "model (--merge), or a folder",
+              path);
+  const float alpha = lora_scale(fabsf(o->lora_alpha), o->lora, o->lora_rs) * (float)o->lora;
   const struct gguf_pair pairs[] = {
       gguf_pair_text("general.architecture", w->model.family->architecture),
       gguf_pair_text("general.type", "adapter"),
@@ -98,7 +112,7 @@ static neap_status write_file(struct adapter_writing *w, const struct neap_graph
       gguf_pair_u32("general.base_model.count", 1),
       gguf_pair_u32("general.file_type", 0),
       gguf_pair_text("adapter.type", "lora"),
-      gguf_pair_f32("adapter.lora.alpha", fabsf(w->from->session->lora_alpha)),
+      gguf_pair_f32("adapter.lora.alpha", alpha),
   };
   return gguf_save(path, &(struct gguf_content){.tensors = w->tensors,
                                                 .tensor_count = w->count,

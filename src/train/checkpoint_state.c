@@ -251,8 +251,8 @@ static neap_status check_settings(const json_t *state, const struct json_place *
 
 neap_status checkpoint_read_adapters(const char *folder, struct region *region,
                                      neap_session_options *session) {
-  static const char *const keys[] = {"lora",   "lora_alpha", "lora_dropout", "lora_layers",
-                                     "freeze", "store",      "base"};
+  static const char *const keys[] = {"lora", "lora_alpha", "lora_dropout", "lora_layers", "rslora",
+                                     "dora", "freeze",     "store",        "base"};
   neap_train_options options = {.session = *session};
   json_t *state;
   TRY(checkpoint_read_object(folder, &state));
@@ -263,7 +263,9 @@ neap_status checkpoint_read_adapters(const char *folder, struct region *region,
     const json_t *value = json_object_get(settings, keys[i]);
     if (value == NULL) continue;
     const char *text = json_is_string(value) ? region_string(region, json_string_value(value))
-                                             : region_format(region, "%.9g", json_number_value(value) + 0.0);
+                       : json_is_boolean(value)
+                           ? (json_is_true(value) ? "true" : "false")
+                           : region_format(region, "%.9g", json_number_value(value) + 0.0);
     status = text != NULL ? neap_setting_read(setting_of_key(keys[i]), text, &options)
                           : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   }

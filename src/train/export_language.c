@@ -7,6 +7,7 @@
 #include "model/language_export.h"
 #include "model/language_export_gguf.h"
 #include "model/model.h"
+#include "rewrite/rewrite.h"
 #include "run/averages.h"
 #include "run/weight_files.h"
 #include "train/base_weights.h"
@@ -35,7 +36,7 @@ static int32_t find_adapter(const struct safetensors *file, const char *weight, 
   char name[512];
   const size_t length = strlen(weight), end = sizeof ending - 1;
   if (length < end || strcmp(weight + length - end, ending) != 0) return -1;
-  snprintf(name, sizeof name, "%.*s.%s.weight", (int)(length - end), weight, part);
+  snprintf(name, sizeof name, "%.*s.%s", (int)(length - end), weight, part);
   return averages_tensor(file, name);
 }
 
@@ -49,21 +50,37 @@ static void add_product(int64_t rows, int64_t columns, int64_t rank, double scal
     }
 }
 
+/* Gives the rows of W lengths (DoRA). */
+static void set_lengths(int64_t rows, int64_t columns, const float *lengths, float *w) {
+  for (int64_t i = 0; i < rows; i++) {
+    double sum = 0;
+    for (int64_t j = 0; j < columns; j++) sum += (double)w[i * columns + j] * (double)w[i * columns + j];
+    const float factor = sum > 0 ? (float)((double)lengths[i] / sqrt(sum)) : 0;
+    for (int64_t j = 0; j < columns; j++) w[i * columns + j] *= factor;
+  }
+}
+
 static neap_status add_adapter(const struct merging *m, const char *name, const int64_t *dims, float *data) {
   const struct safetensors *file = m->run->weights;
   const neap_session_options *o = m->run->session;
-  const int32_t a = find_adapter(file, name, "lora_A"), b = find_adapter(file, name, "lora_B");
-  const int64_t rank = o->lora, all = file->tensors[a].dims[0], experts = all / rank > 0 ? all / rank : 1,
-                rows = dims[0] / experts;
-  RETURN_IF(b < 0, NEAP_BAD_FORMAT, "%s: only has a part of the adapter of '%s'", file->path, name);
-  float *parts = calloc((size_t)(rank * (dims[0] + experts * dims[1])), sizeof *parts);
+  const int32_t a = find_adapter(file, name, "lora_A.weight"), b = find_adapter(file, name, "lora_B.weight");
+  const int32_t of_lengths = find_adapter(file, name, "lora_magnitude_vector");
+  RETURN_IF(b < 0 || file->tensors[a].rank != 2 || file->tensors[b].rank != 2 ||
+                (of_lengths >= 0) != o->lora_dora,
+            NEAP_BAD_FORMAT, "%s: only has a part of the adapter of '%s'", file->path, name);
+  const int64_t all = file->tensors[a].dims[0], rank = file->tensors[b].dims[1],
+                experts = rank > 0 && all / rank > 0 ? all / rank : 1, rows = dims[0] / experts;
+  float *parts = calloc((size_t)(rank * (dims[0] + experts * dims[1]) + dims[0]), sizeof *parts);
   RETURN_IF(parts == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for an adapter", file->path);
-  float *of_b = parts + rank * experts * dims[1];
+  float *of_b = parts + rank * experts * dims[1], *lengths = of_b + rank * dims[0];
   neap_status status = take(file, a, 2, (int64_t[]){rank * experts, dims[1]}, parts);
   if (status == NEAP_OK) status = take(file, b, 2, (int64_t[]){dims[0], rank}, of_b);
+  if (status == NEAP_OK && of_lengths >= 0) status = take(file, of_lengths, 1, dims, lengths);
+  const double scale = (double)lora_scale(fabsf(o->lora_alpha), rank, o->lora_rs);
   for (int64_t e = 0; status == NEAP_OK && e < experts; e++)
-    add_product(rows, dims[1], rank, fabs((double)o->lora_alpha) / (double)rank, parts + e * rank * dims[1],
-                of_b + e * rows * rank, data + e * rows * dims[1]);
+    add_product(rows, dims[1], rank, scale, parts + e * rank * dims[1], of_b + e * rows * rank,
+                data + e * rows * dims[1]);
+  if (status == NEAP_OK && of_lengths >= 0) set_lengths(dims[0], dims[1], lengths, data);
   free(parts);
   return status;
 }
@@ -78,7 +95,7 @@ static neap_status change(void *context, const char *name, int rank, const int64
   else if (first != NULL)
     TRY(take(first->file, first->index, rank, dims, data));
   const bool adapted =
-      rank == 2 && m->run->session->lora > 0 && find_adapter(m->run->weights, name, "lora_A") >= 0;
+      rank == 2 && m->run->session->lora > 0 && find_adapter(m->run->weights, name, "lora_A.weight") >= 0;
   return adapted ? add_adapter(m, name, dims, data) : NEAP_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "grad/optimizer.h"
 #include "model/model.h"
 #include "run/settings.h"
 
@@ -85,8 +86,20 @@ static neap_status check_alternatives(const neap_setting *s, const char *with,
                    s->name, wanted);
 }
 
+/* Writes what a number of update rules needs: "optimizer=" and the words of all rules that read it. */
+static void write_rules(const char *number, char *text, size_t size) {
+  size_t at = 0;
+  for (int32_t i = 0; i < OPTIMIZERS; i++)
+    if (optimizer_takes(i, number) && at < size)
+      at +=
+          (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? "," : "optimizer=", optimizer_rows[i].name);
+}
+
 static neap_status check_with(const neap_setting *s, const neap_train_options *options) {
-  for (const char *from = s->with; from != NULL && *from != '\0';) {
+  char rules[MESSAGE_LIMIT] = "";
+  write_rules(s->name, rules, sizeof rules);
+  for (const char *from = s->with != NULL && strcmp(s->with, "optimizer=*") == 0 ? rules : s->with;
+       from != NULL && *from != '\0';) {
     char with[MESSAGE_LIMIT];
     const size_t length = strcspn(from, "&");
     snprintf(with, sizeof with, "%.*s", (int)length, from);

@@ -140,7 +140,43 @@ static void test_numbers(void **state) {
     }
     seen |= 1u << c->dtype;
   }
-  assert_int_equal(seen, TYPES_QUANTISED);
+  assert_int_equal(seen, TYPES_QUANTISED & ~TYPES_DYNAMIC);
+}
+
+/* Maps rise, with bitsandbytes' landmarks; a number of the map is kept, one in the middle of two becomes the
+ * lower one, and a block that has a NaN becomes NaN. */
+static void test_dynamic_blocks(void **state) {
+  (void)state;
+  static const neap_dtype types[] = {NEAP_DYN8S, NEAP_DYN8U};
+  for (int k = 0; k < 2; k++) {
+    const float *map = k == 0 ? dyn8s_map : dyn8u_map;
+    struct dyn8s block;
+    float x[256], y[256];
+    for (int i = 0; i < 256; i++) x[i] = 4 * map[i];
+    for (int i = 1; i < 256; i++) assert_true(map[i] > map[i - 1]);
+    dyn8_from_floats(types[k], x, &block);
+    assert_true(block.absmax == 4);
+    for (int i = 0; i < 256; i++) assert_int_equal(block.q[i], i);
+    dequantise(types[k], 256, &block, y);
+    assert_memory_equal(x, y, sizeof x);
+    for (int i = 0; i < 255; i++) x[i] = 0.5f * (map[i] + map[i + 1]);
+    x[255] = 1;
+    dyn8_from_floats(types[k], x, &block);
+    for (int i = 0; i < 255; i++) { /* in f32 the middle may be nearer to one of them */
+      const int nearer = map[i + 1] - x[i] < x[i] - map[i] ? i + 1 : i;
+      assert_int_equal(block.q[i], nearer);
+    }
+    x[7] = NAN;
+    dyn8_from_floats(types[k], x, &block);
+    dequantise(types[k], 256, &block, y);
+    for (int i = 0; i < 256; i++) assert_true(isnan(y[i]));
+    memset(x, 0, sizeof x);
+    dyn8_from_floats(types[k], x, &block);
+    dequantise(types[k], 256, &block, y);
+    for (int i = 0; i < 256; i++) assert_true(y[i] == 0);
+  }
+  assert_true(dyn8s_map[0] == -0.9929687380790710f && dyn8s_map[127] == 0 && dyn8s_map[255] == 1);
+  assert_true(dyn8u_map[0] == 0 && dyn8u_map[1] == 3.2500003e-7f && dyn8u_map[255] == 1);
 }
 
 static void test_blocks(void **state) {
@@ -227,8 +263,10 @@ static void test_kernels(void **state) {
 
 int run_test_quantised(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_definition), cmocka_unit_test(test_known_block),  cmocka_unit_test(test_again),
-      cmocka_unit_test(test_tiny),       cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels),
-      cmocka_unit_test(test_numbers),    cmocka_unit_test(test_blocks),       cmocka_unit_test(test_limits)};
+      cmocka_unit_test(test_definition),   cmocka_unit_test(test_known_block),
+      cmocka_unit_test(test_again),        cmocka_unit_test(test_tiny),
+      cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels),
+      cmocka_unit_test(test_numbers),      cmocka_unit_test(test_dynamic_blocks),
+      cmocka_unit_test(test_blocks),       cmocka_unit_test(test_limits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,6 +187,16 @@ static void run_sum(const struct cpu_kernels *k, struct buffers *b, int64_t size
   k->sum((struct sum_axes){3, {5, size, 7}, 7}, 0.5f, b->x, b->y + 4000);
 }
 
+static void run_take(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  static const int64_t elements[] = {4, -1, 0, 4, 2, 2, -1};
+  k->take((struct taken){3, 5, 7, size}, elements, 0.5f, b->x, b->y);
+}
+
+static void run_take_backward(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  static const int64_t elements[] = {4, -1, 0, 4, 2, 2, -1};
+  k->take_backward((struct taken){3, 5, 7, size}, elements, b->x, b->y);
+}
+
 static void run_softmax(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->softmax(3, size, 1, b->x, b->y);
   k->softmax(2, 5, size, b->x, b->y + 2000);
@@ -338,6 +348,8 @@ static const struct {
 #define GATED(NAME, id, ...) {#id, run_##id},
 #include "op/gated_list.h"
     {"sum", run_sum},
+    {"take", run_take},
+    {"take_backward", run_take_backward},
     {"softmax", run_softmax},
     {"row_norm", run_row_norm},
     {"sequence_conv", run_sequence_conv},

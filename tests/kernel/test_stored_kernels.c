@@ -148,8 +148,8 @@ static void check_update(const struct cpu_kernels *k, neap_dtype storage) {
                        w = {NEAP_F32, n->x, {0}, 0}, m = {NEAP_F32, n->y, {0}, 0};
   const struct update u = {
       .unit = 0.5f, .rate = 0.1f, .momentum = 0.9f, .weight_decay = 1e-3f, .nesterov = true};
-  k->sgd(COUNT, u, w16, m16, (struct stored){storage, n->z16});
-  k->sgd(COUNT, u, w, m, of_floats(n->z));
+  k->sgd(COUNT, u, w16, m16, (struct updated){0}, (struct stored){storage, n->z16});
+  k->sgd(COUNT, u, w, m, (struct updated){0}, of_floats(n->z));
   k->narrow_randomly(storage, COUNT, n->x, n->made16, keys[0], 0);
   assert_memory_equal(n->x16, n->made16, sizeof n->x16);
   k->narrow_randomly(storage, COUNT, n->y, n->made16, keys[1], 0);

@@ -120,9 +120,12 @@ static void test_usual_values(void **state) {
  * bits that they would have had. */
 static void test_streams(void **state) {
   (void)state;
-  static const int32_t streams[] = {[OP_SGD] = 110,     [OP_ADAMW] = 111,          [OP_ADAM] = 112,
-                                    [OP_RMSPROP] = 113, [OP_LION] = 114,           [OP_ACCUMULATE] = 115,
-                                    [OP_CLEAR] = 116,   [OP_MOMENTUM_BEGIN] = 117, [OP_MOMENTUM_END] = 118};
+  static const int32_t streams[] = {
+      [OP_SGD] = 110,          [OP_ADAMW] = 111,       [OP_ADAM] = 112,      [OP_RMSPROP] = 113,
+      [OP_LION] = 114,         [OP_ACCUMULATE] = 115,  [OP_CLEAR] = 116,     [OP_MOMENTUM_BEGIN] = 117,
+      [OP_MOMENTUM_END] = 118, [OP_LOMO] = 119,        [OP_ADALOMO] = 120,   [OP_ADAFACTOR] = 121,
+      [OP_APOLLO] = 122,       [OP_APOLLO_MINI] = 123, [OP_ADAM_MINI] = 124, [OP_MUON] = 125,
+      [OP_GALORE] = 126,       [OP_FIRA] = 127};
   for (int32_t op = OP_SGD; op <= OP_MOMENTUM_END; op++) {
     assert_int_equal(update_stream(op), streams[op]);
     for (int32_t other = OP_SGD; other < op; other++)

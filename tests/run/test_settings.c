@@ -215,11 +215,10 @@ static void test_usual(void **state) {
     const char *optimizer;
     double rate;
     float decay, momentum;
-  } rows[] = {{"sgd", 0.1, 0.0005f, 0.9f},
-              {"adamw", 0.001, 0.01f, 0.9f},
-              {"adam", 0.001, 0, 0},
-              {"rmsprop", 0.001, 0, 0},
-              {"lion", 0.0001, 0.01f, 0}};
+  } rows[] = {{"sgd", 0.1, 0.0005f, 0.9f},   {"adamw", 0.001, 0.01f, 0.9f}, {"adam", 0.001, 0, 0},
+              {"rmsprop", 0.001, 0, 0},      {"lion", 0.0001, 0.01f, 0},    {"lomo", 0.01, 0, 0},
+              {"adafactor", 0.01, 0, 0},     {"apollo-mini", 0.01, 0, 0},   {"adam-mini", 0.001, 0.01f, 0},
+              {"muon", 0.001, 0.01f, 0.95f}, {"adamw8", 0.001, 0.01f, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     neap_train_options options = neap_train_options_usual(), given = options;
     expect_read("optimizer", rows[i].optimizer, &options);
@@ -249,7 +248,8 @@ static void test_use(void **state) {
   } cases[] = {
       {"wrn-10-1", "beta1", "0.5", "optimizer", "adam", NULL},
       {"wrn-10-1", "beta1", "0.5", "optimizer", "rmsprop",
-       "--beta1 only applies to --optimizer adamw, adam or lion"},
+       "--beta1 only applies to --optimizer adamw, adam, lion, apollo, apollo-mini, adam-mini, muon, galore, "
+       "fira, adamw8 or lion8"},
       {"wrn-10-1", "master", "true", "precision", "bf16", NULL},
       {"wrn-10-1", "master", "true", "allow", "f16", NULL},
       {"wrn-10-1", "master", "true", "seed", "2", "without --precision bf16 or f16 or --allow"},

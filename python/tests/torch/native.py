@@ -194,6 +194,14 @@ class SessionOptions(ctypes.Structure):
         ("shard", c_int),
         ("pipeline", c_int32),
         ("pipeline_way", c_char_p),
+        ("projection_rank", c_int32),
+        ("projection_every", c_int32),
+        ("projection_scale", c_float),
+        ("states_8bit", c_bool),
+        ("states_f32", c_char_p),
+        ("lora_dora", c_bool),
+        ("lora_rs", c_bool),
+        ("lora_plus", c_float),
     ]
 
 

@@ -156,6 +156,8 @@ RUN(run_cast) {
 }
 CPU_OPERATOR(cast, TYPES_FLOAT) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }
 
+CPU_OPERATOR(stop_gradient, TYPES_FLOAT) { return prepare_alike(state, graph, node, p, run_cast, 1, false); }
+
 RUN(run_dropout) {
   (void)workspace;
   const struct random_key key = {context->seed, random_stream(run_draw(context), ATTRIBUTES.dropout.stream)};
@@ -389,6 +391,7 @@ static bool updates_sparse(const struct neap_graph *graph, const struct node *no
  * plan. */
 static struct updated updated_input(const struct kernel *kernel, void *const *in, int32_t i,
                                     const struct run_context *context) {
+  if (i >= kernel_node(kernel)->input_count) return (struct updated){0};
   const struct stored x = stored_input(kernel, in, i);
   if (x.data == NULL) return (struct updated){0};
   const uint64_t hash = random_name(RANDOM_NO_NAME, kernel_input(kernel, i)->name);
@@ -422,7 +425,7 @@ static struct update update_of(const struct kernel *kernel, const struct run_con
 #define NUMBERS update_of(kernel, context)
 
 /* What follows the name are the kernel's arguments after the count. */
-#define UPDATE(id, ...)                                                                                      \
+#define ELEMENTS(id, ...)                                                                                    \
   RUN(run_##id) {                                                                                            \
     (void)out, (void)workspace;                                                                              \
     K->id(count_of(kernel, context), __VA_ARGS__);                                                           \
@@ -432,11 +435,8 @@ static struct update update_of(const struct kernel *kernel, const struct run_con
     return prepare_update(state, graph, node, p, run_##id);                                                  \
   }
 
-UPDATE(sgd, NUMBERS, CHANGED(0), CHANGED(2), GIVEN(1))
-UPDATE(adamw, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
-UPDATE(adam, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
-UPDATE(rmsprop, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
-UPDATE(lion, NUMBERS, CHANGED(0), CHANGED(2), GIVEN(1))
+#define UPDATE(NAME, id, ...) ELEMENTS(id, NUMBERS, CHANGED(0), CHANGED(2), CHANGED(3), GIVEN(1))
+#include "op/update_list.h"
 
 RUN(run_accumulate) {
   (void)out, (void)workspace;
@@ -449,9 +449,9 @@ CPU_OPERATOR(accumulate, TYPES_FLOAT, .converts = updates_sparse) {
   return prepare_update(state, graph, node, p, run_accumulate);
 }
 
-UPDATE(clear, CHANGED(0))
-UPDATE(momentum_begin, GIVEN(0), CHANGED(1), NUMBERS.momentum, NUMBERS.weight_decay)
-UPDATE(momentum_end, CHANGED(0), GIVEN(1), NUMBERS.rate)
+ELEMENTS(clear, CHANGED(0))
+ELEMENTS(momentum_begin, GIVEN(0), CHANGED(1), NUMBERS.momentum, NUMBERS.weight_decay)
+ELEMENTS(momentum_end, CHANGED(0), GIVEN(1), NUMBERS.rate)
 
 /* ---- Clipping: of gradients in their memory order ---- */
 

@@ -9,6 +9,7 @@
 #include "device/host.h"
 #include "kernel/random_stream.h"
 #include "kernel/ref/ref.h"
+#include "op/matrix_shape.h"
 #include "rewrite/rewrite.h"
 
 /* ---- Convolution ---- */
@@ -337,6 +338,12 @@ RUN(run_cast) {
   return NEAP_OK;
 }
 
+RUN(run_stop_gradient) {
+  UNUSED;
+  if (out[0] != in[0]) memcpy(out[0], in[0], (size_t)kernel_output(kernel, 0)->elements * sizeof(double));
+  return NEAP_OK;
+}
+
 RUN(run_dropout) {
   UNUSED;
   const double *x = in[0], p = (double)ATTRIBUTES->dropout.probability;
@@ -469,22 +476,32 @@ RUN(run_global_average_pool_backward) {
 
 /* ---- Optimizers ---- */
 
-RUN(run_sgd) {
-  UNUSED;
-  const struct update_attributes *a = &ATTRIBUTES->update;
-  double *w = in[0], *m = in[2];
-  const double *g = in[1], unit = (double)run_gradient_unit(context);
-  FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = unit * g[i] + (double)a->weight_decay * w[i];
-    double step = d;
-    if (m != NULL) {
-      m[i] = (double)a->momentum * m[i] + d;
-      step = a->nesterov ? d + (double)a->momentum * m[i] : m[i];
-    }
-    w[i] -= (double)(context->learning_rate * a->rate) * step;
+/* Runs a rule of op/update_list.h. */
+#define UPDATE(NAME, id, word, text, stream, about, numbers, fields, ...)                                    \
+  RUN(run_##id) {                                                                                            \
+    UNUSED;                                                                                                  \
+    const struct update_attributes *a = &ATTRIBUTES->update;                                                 \
+    const int32_t given = kernel_node(kernel)->input_count;                                                  \
+    real *ws = in[0], *firsts = given > 2 ? in[2] : NULL, *seconds = given > 3 ? in[3] : NULL;               \
+    const real unit = (real)run_gradient_unit(context), t = (real)context->step + 1,                         \
+               rate = (real)(context->learning_rate * a->rate), momentum = (real)a->momentum,                \
+               weight_decay = (real)a->weight_decay, beta1 = (real)a->beta1, beta2 = (real)a->beta2,         \
+               epsilon = (real)a->epsilon, first_correction = 1 / (1 - pow(beta1, t)),                       \
+               second_correction = 1 / sqrt(1 - pow(beta2, t));                                              \
+    const bool nesterov = a->nesterov, has_first = firsts != NULL, has_second = seconds != NULL;             \
+    (void)momentum, (void)weight_decay, (void)beta1, (void)beta2, (void)epsilon, (void)first_correction;     \
+    (void)second_correction, (void)nesterov;                                                                 \
+    FOR(i, kernel_input(kernel, 0)->elements) {                                                              \
+      real w = ws[i], first = has_first ? firsts[i] : 0, second = has_second ? seconds[i] : 0;               \
+      const real g = unit * ((const real *)in[1])[i];                                                        \
+      __VA_ARGS__                                                                                            \
+      ws[i] = w;                                                                                             \
+      if (has_first) firsts[i] = first;                                                                      \
+      if (has_second) seconds[i] = second;                                                                   \
+    }                                                                                                        \
+    return NEAP_OK;                                                                                          \
   }
-  return NEAP_OK;
-}
+#include "op/update_list.h"
 
 /* Looks for overflow in a gradient that is added up. */
 static void look_for_overflow(const double *gradient, int64_t count, const struct run_context *context) {
@@ -552,63 +569,6 @@ RUN(run_momentum_end) {
   UNUSED;
   const double rate = (double)(context->learning_rate * ATTRIBUTES->update.rate);
   FOR(i, kernel_input(kernel, 0)->elements)((double *)in[0])[i] -= rate * ((const double *)in[1])[i];
-  return NEAP_OK;
-}
-
-/* Adam with weight decay in the gradient or, if `decoupled`, apart from it. */
-static void adam(const struct kernel *kernel, void *const *in, const struct run_context *context,
-                 bool decoupled) {
-  const struct update_attributes *a = &ATTRIBUTES->update;
-  double *w = in[0], *m = in[2], *v = in[3];
-  const double *g = in[1], unit = (double)run_gradient_unit(context),
-               rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
-               b2 = (double)a->beta2, t = (double)context->step + 1, decay = (double)a->weight_decay;
-  FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = decoupled ? unit * g[i] : unit * g[i] + decay * w[i];
-    m[i] = b1 * m[i] + (1 - b1) * d;
-    v[i] = b2 * v[i] + (1 - b2) * d * d;
-    if (decoupled) w[i] -= rate * decay * w[i];
-    w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
-  }
-}
-
-RUN(run_adamw) {
-  UNUSED;
-  adam(kernel, in, context, true);
-  return NEAP_OK;
-}
-
-RUN(run_adam) {
-  UNUSED;
-  adam(kernel, in, context, false);
-  return NEAP_OK;
-}
-
-RUN(run_rmsprop) {
-  UNUSED;
-  const struct update_attributes *a = &ATTRIBUTES->update;
-  double *w = in[0], *v = in[2], *m = in[3];
-  const double *g = in[1], unit = (double)run_gradient_unit(context);
-  FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = unit * g[i] + (double)a->weight_decay * w[i];
-    v[i] = (double)a->beta2 * v[i] + (1 - (double)a->beta2) * d * d;
-    double moved = d / (sqrt(v[i]) + (double)a->epsilon);
-    if (m != NULL) m[i] = moved = (double)a->momentum * m[i] + moved;
-    w[i] -= (double)(context->learning_rate * a->rate) * moved;
-  }
-  return NEAP_OK;
-}
-
-RUN(run_lion) {
-  UNUSED;
-  const struct update_attributes *a = &ATTRIBUTES->update;
-  double *w = in[0], *m = in[2];
-  const double *g = in[1], unit = (double)run_gradient_unit(context);
-  FOR(i, kernel_input(kernel, 0)->elements) {
-    const double u = (double)a->beta1 * m[i] + (1 - (double)a->beta1) * unit * g[i];
-    w[i] -= (double)(context->learning_rate * a->rate) * ((u > 0) - (u < 0) + (double)a->weight_decay * w[i]);
-    m[i] = (double)a->beta2 * m[i] + (1 - (double)a->beta2) * unit * g[i];
-  }
   return NEAP_OK;
 }
 
@@ -714,6 +674,10 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
     p->workspace = recurrent_workspace(node_input(graph, node, 0));
   for (int32_t i = 0; node->op == OP_ATTENTION_BACKWARD && i < node->output_count; i++)
     p->workspace += (uint64_t)graph->tensors.data[node->outputs[i]].elements * sizeof(double);
+  if (node_row(node)->across == ACROSS_ALIKE) {
+    const struct matrix_shape shape = matrix_shape_of(node_input(graph, node, 0), node->op);
+    p->workspace = rule_workspace((enum op)node->op, &node->attributes.update, &shape, sizeof(double));
+  }
   if (node->op == OP_FETCH_ROWS) {
     const struct tensor *table = node_input(graph, node, 0);
     p->workspace = dtype_bytes(table->dtype, (uint64_t)table->dims[1]);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/elementary.h"
+#include "base/quantised.h"
 #include "kernel/cpu/isa/math.h"
 #include "kernel/cpu/isa/rounding.h"
 
@@ -132,15 +133,28 @@ typedef float real;
  * others. */
 static inline float in_units(float g, float unit) { return unit == 1 ? g : g * unit; }
 
+static inline bool has_dynamic_blocks(neap_dtype storage) {
+  return storage == NEAP_DYN8S || storage == NEAP_DYN8U;
+}
+
 /* changed_floats returns the elements from `first` on as floats to change: in place if they are f32, else
- * converted in `buffer`. store_changed rounds them back from `buffer`. */
+ * converted in `buffer`. store_changed rounds them back from `buffer`. Blocks are in whole runs. */
 static inline float *changed_floats(struct updated x, int64_t first, int64_t count, float *buffer) {
+  if (has_dynamic_blocks(x.storage)) {
+    dequantise(x.storage, count, (const unsigned char *)x.data + dtype_bytes(x.storage, (uint64_t)first),
+               buffer);
+    return buffer;
+  }
   return x.data == NULL ? NULL : (float *)floats_at((struct stored){x.storage, x.data}, first, count, buffer);
 }
 static inline void store_changed(struct updated x, int64_t first, int64_t count, const float *buffer) {
   if (x.data == NULL || x.storage == NEAP_F32) return;
-  narrow_run_randomly(x.storage, count, buffer, (void *)element_at(x.data, x.storage, first), x.key,
-                      x.first + first);
+  unsigned char *block = (unsigned char *)x.data + dtype_bytes(x.storage, (uint64_t)first);
+  for (int64_t i = 0; has_dynamic_blocks(x.storage) && i < count; i += 256, block += sizeof(struct dyn8s))
+    dyn8_from_floats(x.storage, buffer + i, block);
+  if (!has_dynamic_blocks(x.storage))
+    narrow_run_randomly(x.storage, count, buffer, (void *)element_at(x.data, x.storage, first), x.key,
+                        x.first + first);
 }
 
 /* Runs `step`, a loop over i below `length`, on the floats of w, of the states m and v and of g. */
@@ -160,23 +174,41 @@ static inline void store_changed(struct updated x, int64_t first, int64_t count,
 
 static const struct updated no_state;
 
-static void sgd_run(int64_t count, struct update u, float *w, float *m, const float *g) {
-  const float unit = u.unit, rate = u.rate, momentum = u.momentum, weight_decay = u.weight_decay;
-  const bool nesterov = u.nesterov;
-  if (m == NULL) {
-    FOR_RUN(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * w[i]);
-    return;
+/* Runs a formula of op/update_list.h; `with_first`, `with_second`: whether there are such states. */
+#define RULE_RUN(with_first, with_second, ...)                                                               \
+  FOR_RUN(count) {                                                                                           \
+    enum { has_first = with_first, has_second = with_second };                                               \
+    real w = ws[i], first = has_first ? firsts[i] : 0, second = has_second ? seconds[i] : 0;                 \
+    const real g = in_units(gs[i], unit);                                                                    \
+    __VA_ARGS__                                                                                              \
+    ws[i] = w;                                                                                               \
+    if (has_first) firsts[i] = first;                                                                        \
+    if (has_second) seconds[i] = second;                                                                     \
   }
-  FOR_RUN(count) {
-    const float d = in_units(g[i], unit) + weight_decay * w[i], moved = momentum * m[i] + d;
-    m[i] = moved;
-    w[i] -= rate * (nesterov ? d + momentum * moved : moved);
-  }
-}
 
-void ISA(sgd)(int64_t count, struct update u, struct updated w_, struct updated m_, struct stored g_) {
-  UPDATE_RUNS(w_, m_, no_state, g_, sgd_run(length, u, w, m, g))
-}
+#define UPDATE(NAME, id, word, text, stream, about, numbers, fields, ...)                                    \
+  static void id##_run(int64_t count, struct update u, real first_correction, real second_correction,        \
+                       float *ws, float *firsts, float *seconds, const float *gs) {                          \
+    const real unit = u.unit, rate = u.rate, momentum = u.momentum, weight_decay = u.weight_decay,           \
+               beta1 = u.beta1, beta2 = u.beta2, epsilon = u.epsilon;                                        \
+    const bool nesterov = u.nesterov;                                                                        \
+    (void)momentum, (void)weight_decay, (void)beta1, (void)beta2, (void)epsilon, (void)nesterov;             \
+    (void)first_correction, (void)second_correction;                                                         \
+    if (seconds != NULL)                                                                                     \
+      RULE_RUN(true, true, __VA_ARGS__)                                                                      \
+    else if (firsts != NULL)                                                                                 \
+      RULE_RUN(true, false, __VA_ARGS__)                                                                     \
+    else                                                                                                     \
+      RULE_RUN(false, false, __VA_ARGS__)                                                                    \
+  }                                                                                                          \
+  void ISA(id)(int64_t count, struct update u, struct updated w_, struct updated first_,                     \
+               struct updated second_, struct stored g_) {                                                   \
+    const real first_correction = (real)(1 / (1 - power((double)u.beta1, (double)u.step))),                  \
+               second_correction = (real)(1 / sqrt(1 - power((double)u.beta2, (double)u.step)));             \
+    UPDATE_RUNS(w_, first_, second_, g_,                                                                     \
+                id##_run(length, u, first_correction, second_correction, w, m, v, g))                        \
+  }
+#include "op/update_list.h"
 
 static void accumulate_run(int64_t count, float *sum, const float *g, float unit) {
   FOR_RUN(count) sum[i] += in_units(g[i], unit);
@@ -207,83 +239,6 @@ static void momentum_end_run(int64_t count, float *w, const float *m, float rate
 
 void ISA(momentum_end)(int64_t count, struct updated w_, struct stored state, float rate) {
   UPDATE_RUNS(w_, no_state, no_state, state, momentum_end_run(length, w, g, rate))
-}
-
-struct adam {
-  float unit, rate, beta1, beta2, epsilon, weight_decay;
-  float first, second; /* bias corrections of the two moments */
-};
-
-static struct adam adam_of(struct update u) {
-  return (struct adam){u.unit,
-                       u.rate,
-                       u.beta1,
-                       u.beta2,
-                       u.epsilon,
-                       u.weight_decay,
-                       (float)(1 / (1 - power((double)u.beta1, (double)u.step))),
-                       (float)(1 / sqrt(1 - power((double)u.beta2, (double)u.step)))};
-}
-
-static void adamw_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
-  FOR_RUN(count) {
-    m[i] += (1 - a.beta1) * (in_units(g[i], a.unit) - m[i]);
-    v[i] = a.beta2 * v[i] + (1 - a.beta2) * in_units(g[i], a.unit) * in_units(g[i], a.unit);
-    w[i] -= a.rate * a.weight_decay * w[i];
-    w[i] -= a.rate * a.first * m[i] / (__builtin_sqrtf(v[i]) * a.second + a.epsilon);
-  }
-}
-
-void ISA(adamw)(int64_t count, struct update u, struct updated w_, struct updated m_, struct updated v_,
-                struct stored g_) {
-  const struct adam a = adam_of(u);
-  UPDATE_RUNS(w_, m_, v_, g_, adamw_run(length, a, w, m, v, g))
-}
-
-static void adam_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
-  FOR_RUN(count) {
-    const float d = in_units(g[i], a.unit) + a.weight_decay * w[i];
-    m[i] += (1 - a.beta1) * (d - m[i]);
-    v[i] = a.beta2 * v[i] + (1 - a.beta2) * d * d;
-    w[i] -= a.rate * a.first * m[i] / (__builtin_sqrtf(v[i]) * a.second + a.epsilon);
-  }
-}
-
-void ISA(adam)(int64_t count, struct update u, struct updated w_, struct updated m_, struct updated v_,
-               struct stored g_) {
-  const struct adam a = adam_of(u);
-  UPDATE_RUNS(w_, m_, v_, g_, adam_run(length, a, w, m, v, g))
-}
-
-static void rmsprop_run(int64_t count, struct update u, float *w, float *v, float *m, const float *g) {
-  const float unit = u.unit, rate = u.rate, alpha = u.beta2, epsilon = u.epsilon, momentum = u.momentum,
-              weight_decay = u.weight_decay;
-  FOR_RUN(count) {
-    const float d = in_units(g[i], unit) + weight_decay * w[i];
-    v[i] = alpha * v[i] + (1 - alpha) * d * d;
-    float moved = d / (__builtin_sqrtf(v[i]) + epsilon);
-    if (m != NULL) m[i] = moved = momentum * m[i] + moved;
-    w[i] -= rate * moved;
-  }
-}
-
-void ISA(rmsprop)(int64_t count, struct update u, struct updated w_, struct updated v_, struct updated m_,
-                  struct stored g_) {
-  UPDATE_RUNS(w_, m_, v_, g_, rmsprop_run(length, u, w, v, m, g))
-}
-
-static void lion_run(int64_t count, struct update numbers, float *w, float *m, const float *g) {
-  const float unit = numbers.unit, rate = numbers.rate, beta1 = numbers.beta1, beta2 = numbers.beta2,
-              weight_decay = numbers.weight_decay;
-  FOR_RUN(count) {
-    const float u = beta1 * m[i] + (1 - beta1) * in_units(g[i], unit);
-    w[i] -= rate * (weight_decay * w[i] + (float)((u > 0) - (u < 0)));
-    m[i] = beta2 * m[i] + (1 - beta2) * in_units(g[i], unit);
-  }
-}
-
-void ISA(lion)(int64_t count, struct update u, struct updated w_, struct updated m_, struct stored g_) {
-  UPDATE_RUNS(w_, m_, no_state, g_, lion_run(length, u, w, m, g))
 }
 
 void ISA(squares)(int64_t whole, int64_t begin, int64_t count, const float *x, double *parts) {

@@ -150,24 +150,12 @@ KERNEL(void, dropout,
        (struct activation a, struct random_key key, int64_t first, float probability, const float *x,
         float *y))
 
-/* Optimizer updates. SGD as PyTorch: g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g +
- * momentum * m : m). m may be without data (momentum 0). */
-KERNEL(void, sgd, (int64_t count, struct update u, struct updated w, struct updated m, struct stored g))
-/* AdamW as PyTorch: decoupled weight decay (Loshchilov & Hutter 2019), bias correction for update number
- * `step`. */
-KERNEL(void, adamw,
-       (int64_t count, struct update u, struct updated w, struct updated m, struct updated v,
-        struct stored g))
-/* As PyTorch: Adam with weight decay in the gradient; RMSprop (m without data: momentum 0), whose decay is
- * beta2; and Lion: u = beta1 m + (1 - beta1) g; w -= rate (sign u + weight_decay w); m = beta2 m + (1 -
- * beta2) g. */
-KERNEL(void, adam,
-       (int64_t count, struct update u, struct updated w, struct updated m, struct updated v,
-        struct stored g))
-KERNEL(void, rmsprop,
-       (int64_t count, struct update u, struct updated w, struct updated v, struct updated m,
-        struct stored g))
-KERNEL(void, lion, (int64_t count, struct update u, struct updated w, struct updated m, struct stored g))
+/* Update rules (op/update_list.h); a state that a parameter lacks is without data. */
+#define UPDATE(NAME, id, ...)                                                                                \
+  KERNEL(void, id,                                                                                           \
+         (int64_t count, struct update u, struct updated w, struct updated first, struct updated second,     \
+          struct stored g))
+#include "op/update_list.h"
 /* Divides `whole` elements into SQUARE_PARTS parts. Writes the sum of squares, in double, of each part that
  * lies in x, the `count` elements from number `first` on; other parts stay. */
 KERNEL(void, squares, (int64_t whole, int64_t first, int64_t count, const float *x, double *parts))

@@ -156,7 +156,10 @@ class Look:
         elif not isinstance(x, (weakref.ref, torch.utils.hooks.RemovableHandle, property)):
             slots = [s for cls in type(x).__mro__ for s in getattr(cls, "__slots__", ())]
             own = {s: getattr(x, s) for s in slots if isinstance(s, str) and s[:2] != "__" and hasattr(x, s)}
-            own |= {k: v for k, v in getattr(x, "__dict__", {}).items() if v or not k.endswith(HOOKS)}
+            kept = {
+                k: v for k, v in getattr(x, "__dict__", {}).items() if not k.startswith("_is_torch_compile")
+            }  # Dynamo's
+            own |= {k: v for k, v in kept.items() if v or not k.endswith(HOOKS)}
             self.inside(path, own)
 
     def inside(self, path: str, x: Any) -> None:
@@ -302,6 +305,10 @@ def trains(source: str) -> bool:
 
 def _by_name(error: BaseException) -> bool:
     """Whether neap itself raises an error, in its own words."""
+    import neap.torch
+
+    if isinstance(error, (neap.torch.CannotTrace, neap.torch.ModelChanged)):
+        return True
     last = traceback.extract_tb(error.__traceback__)[-1]
     return "neap" in Path(last.filename).parts and (last.line or "").lstrip().startswith("raise")
 

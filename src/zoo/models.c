@@ -1,8 +1,8 @@
 /* The table of ready-made networks. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <math.h>
 #include <string.h>
 
 #include "zoo/zoo.h"

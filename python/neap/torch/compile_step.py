@@ -270,7 +270,8 @@ class CompiledStep:
         return same_calls(graph, capture.graph)
 
     def _compare_again(self, kind: Kind, structure: Structure, leaves: list[Any], weight: float | int) -> None:
-        """Captures a step anew that was captured before. Raises CannotTrace if it has other calls, though nothing changed that it read."""
+        """Captures a step anew that was captured before. Raises CannotTrace if it has other calls, though nothing changed that it read.
+        Other calls replace the kind's where the forward pass has filled a cache, so that it now leaves less behind."""
         place = place_of(leaves, weight)
         if kind.find(place) is None or not kind.is_current(place):
             return
@@ -278,6 +279,9 @@ class CompiledStep:
             capture = self._traced(structure, leaves, place)
             if self._is_same(kind, place, capture):
                 self._take(kind, place, capture)
+                return
+            if {left.place for left in kind.left.get(place, ())} - {left.place for left in capture.left}:
+                self._replace(kind, structure, leaves, place, capture)
                 return
             steps, vector = kind.find(place)
             new = self._traced(structure, leaves, place, lines=True).graph
@@ -408,11 +412,15 @@ class CompiledStep:
         with measure.preparing, generators_kept():
             capture = self._traced(structure, leaves, place)
             if not self._is_same(kind, place, capture):
-                check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
-                self._forget(kind)
-                kind.clear()
-                kind.traced[place] = capture
+                self._replace(kind, structure, leaves, place, capture)
             kind.compared[place] = kind.changes
+
+    def _replace(self, kind: Kind, structure: Structure, leaves: list[Any], place: Place, capture: Capture) -> None:
+        """Forgets the captures of a kind for a new one."""
+        check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
+        self._forget(kind)
+        kind.clear()
+        kind.traced[place] = capture
 
     def _traced(self, structure: Structure, leaves: list[Any], place: Place, lines: bool = False) -> Capture:
         with shown(f"capturing the step of {self.name}"):

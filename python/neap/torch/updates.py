@@ -107,7 +107,9 @@ class Updater:
         if self.verdict is None or (not self.verdict.why and tried != self.tried):
             self.verdict, self.tried = verdict(self.optimizer, trial_step, _apart), tried
             # A step that does not run without a closure, though its signature says so, is given one.
-            self.takes_closure |= self.verdict.failed and "closure" in inspect.signature(_class_step(self.optimizer)).parameters
+            self.takes_closure |= (
+                self.verdict.failed and "closure" in inspect.signature(_class_step(self.optimizer)).parameters
+            )
         self.hooked = any(map(hooks_of, parameters))
         steps = [(one, inspect.unwrap(vars(one)["step"])) for one in _inside(self.optimizer) if "step" in vars(one)]
         replaced = any(getattr(step, "__func__", step) is not _class_step(one) for one, step in steps)

@@ -4,6 +4,7 @@ modes, hooks, items of containers, arrays."""
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import itertools
 import operator
@@ -103,6 +104,10 @@ class _Row:
         x = self.inside
         if isinstance(x, types.CellType):
             return 1, [_value_of(x)]
+        if isinstance(x, types.FunctionType):
+            return 1, [x.__code__, x.__defaults__, x.__kwdefaults__]
+        if isinstance(x, contextvars.ContextVar):
+            return 1, [x.get(NONE)]
         if isinstance(x, SlotAttributes):
             return 1, [getattr(x.of, key, NONE) for key in self.keys]
         if isinstance(x, BY_POSITION):
@@ -122,7 +127,7 @@ class _Row:
     def items(self) -> Items:
         if isinstance(self.inside, BY_POSITION):
             return list(enumerate(self.values))
-        if isinstance(self.inside, types.CellType):
+        if isinstance(self.inside, (types.CellType, contextvars.ContextVar)):
             return [("", self.values[0])]
         if self.keys is None:
             count = len(self.values) // 2
@@ -169,6 +174,19 @@ class Watch(Walk):
         row = _Row(name, target, self._keys(target, owner), self.in_library)
         self.rows.append(row)
         return row.items()
+
+    def _function(self, name: str, f: types.FunctionType, depth: int) -> None:
+        if not is_library(f.__module__ or "", f.__code__.co_filename):
+            self.rows.append(_Row(name, f, ["code", "defaults", "defaults of keywords"], self.in_library))
+        super()._function(name, f, depth)
+
+    def _take(self, name: str, x: Any, depth: int) -> None:
+        if isinstance(x, contextvars.ContextVar) and id(x) not in self.known:
+            self.known.add(id(x))
+            self.rows.append(_Row(name, x, None, self.in_library))
+            self._take(name, x.get(None), depth - 1)
+            return
+        super()._take(name, x, depth)
 
     def _inside(self, name: str, x: Any, depth: int) -> None:
         if isinstance(x, (dict, *BY_POSITION)) and len(x) <= LARGEST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import copy
 import dataclasses
 import functools
@@ -112,6 +113,13 @@ def patched(value):
     Net.extra = lambda self, h: h * value
 
 
+CONTEXT = contextvars.ContextVar("scale", default=1.0)
+
+
+def defaulted(h, factor=1.0):
+    return h * factor
+
+
 def helper(h):
     return h * NUMBER
 
@@ -147,6 +155,8 @@ SETTINGS = {
         lambda m, h: FUNCTIONS["act"](h),
         lambda m, v: FUNCTIONS.update(act=torch.tanh if v == 1 else torch.sigmoid),
     ),
+    "a default": (lambda m, h: defaulted(h), lambda m, v: setattr(defaulted, "__defaults__", (v,))),
+    "a context variable": (lambda m, h: h * CONTEXT.get(), lambda m, v: CONTEXT.set(v)),
     "dropout's p": (lambda m, h: F.dropout(h, 0.3, m.training) * 2, lambda m, v: setattr(m.drop, "p", min(v / 4, 1))),
     "mode": (lambda m, h: F.dropout(h, 0.3, m.training), lambda m, v: m.train(v == 1)),
     "an environment variable": (
@@ -166,6 +176,8 @@ def usual():
     Holder.scale, FUNCTIONS["act"] = 1.0, torch.tanh
     with_class(1.0)
     with_derived(1.0)
+    defaulted.__defaults__ = (1.0,)
+    CONTEXT.set(1.0)
     patched(1.0)
     os.environ.pop("NEAP_TEST", None)
 
@@ -514,6 +526,18 @@ def test_the_first_call_makes_something():
             return super().forward(x) * self.factor
 
     beside_eager(First(), square, lambda m, i: None)
+
+
+def test_a_cache_that_the_first_call_fills():
+    cache = {}
+
+    def loss_fn(m, x):
+        if x.shape[0] not in cache:
+            cache[x.shape[0]] = torch.arange(x.shape[0], dtype=torch.float32)
+        return (m(x).sum(1) * cache[x.shape[0]]).square().mean()
+
+    beside_eager(Net(), loss_fn, lambda m, i: None)
+    assert list(cache) == [3]
 
 
 def test_a_file_that_changes_is_named(tmp_path):

@@ -136,16 +136,17 @@ static neap_status clip(struct neap_graph *graph, float value, int32_t coefficie
 }
 
 /* Numbers of the optimizer for a parameter: those of the first group that it is in, or the usual ones. */
-static struct update_attributes numbers_for(const struct optimizer *o, const char *parameter) {
+static struct update_attributes numbers_for(const struct optimizer *o, const struct tensor *parameter) {
   struct update_attributes a = {.rate = 1,
                                 .momentum = o->momentum,
                                 .weight_decay = o->weight_decay,
                                 .beta1 = o->beta1,
                                 .beta2 = o->beta2,
                                 .epsilon = o->epsilon,
+                                .origin = parameter->origin,
                                 .nesterov = o->nesterov};
   for (int i = o->group_count; i-- > 0;)
-    if (fnmatch(o->groups[i].pattern, parameter, 0) == 0) {
+    if (fnmatch(o->groups[i].pattern, parameter->name, 0) == 0) {
       a.rate = o->groups[i].rate;
       a.weight_decay = o->groups[i].weight_decay;
     }
@@ -156,14 +157,15 @@ static neap_status add_update_node(struct neap_graph *graph, enum op op, const s
                                    const int32_t *inputs, int32_t input_count, const int32_t *updates,
                                    int32_t update_count) {
   const char *name = graph->tensors.data[inputs[0]].name;
-  return graph_add_node(graph, (struct node){.name = name,
-                                             .op = op,
-                                             .pass = NEAP_PASS_UPDATE,
-                                             .attributes.update = numbers_for(o, name),
-                                             .inputs = inputs,
-                                             .input_count = input_count,
-                                             .updates = updates,
-                                             .update_count = update_count});
+  return graph_add_node(graph,
+                        (struct node){.name = name,
+                                      .op = op,
+                                      .pass = NEAP_PASS_UPDATE,
+                                      .attributes.update = numbers_for(o, &graph->tensors.data[inputs[0]]),
+                                      .inputs = inputs,
+                                      .input_count = input_count,
+                                      .updates = updates,
+                                      .update_count = update_count});
 }
 
 /* The states that the rule has for a parameter; NO_TENSOR: not that one. */
@@ -226,8 +228,8 @@ static neap_status accumulate(struct neap_graph *graph, const struct optimizer *
 static neap_status accumulate_sparse(struct neap_graph *graph, const struct optimizer *o,
                                      const struct node *densify, int32_t gradient) {
   const int32_t *in = densify->inputs;
-  const struct update_attributes own = numbers_for(o, densify->name),
-                                 all = numbers_for(o, graph->tensors.data[in[DENSIFY_VALUES]].name);
+  const struct update_attributes own = numbers_for(o, &(struct tensor){.name = densify->name}),
+                                 all = numbers_for(o, &graph->tensors.data[in[DENSIFY_VALUES]]);
   RETURN_IF(own.rate != all.rate || own.weight_decay != all.weight_decay, NEAP_UNSUPPORTED,
             "a group of parameters contains '%s', which is sparse: all sparse parameters need one rate and "
             "one decay, those of the group of '%s'",

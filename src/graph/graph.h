@@ -17,6 +17,7 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   bool kept;            /* a parameter that stays trained beside adapters: of a head that is learned */
+  float origin; /* of a parameter: the number here that is 0 in its file; weight decay draws it there */
   bool adapter; /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
   bool linear;  /* a parameter that rewrite_quantise found to be the weight of a linear layer */
   neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */

@@ -2,24 +2,20 @@
 #include "op/op.h"
 
 static const struct attribute_row sgd_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),
-    ATTRIBUTE(update.weight_decay, REAL),
-    ATTRIBUTE(update.momentum, REAL),
-    ATTRIBUTE(update.nesterov, FLAG),
+    ATTRIBUTE(update.rate, REAL),     ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.origin, REAL),
+    ATTRIBUTE(update.momentum, REAL), ATTRIBUTE(update.nesterov, FLAG),
 };
 static const struct attribute_row adam_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.beta1, REAL),
-    ATTRIBUTE(update.beta2, REAL), ATTRIBUTE(update.epsilon, REAL),
+    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.origin, REAL),
+    ATTRIBUTE(update.beta1, REAL), ATTRIBUTE(update.beta2, REAL),        ATTRIBUTE(update.epsilon, REAL),
 };
 static const struct attribute_row rmsprop_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.momentum, REAL),
-    ATTRIBUTE(update.beta2, REAL), ATTRIBUTE(update.epsilon, REAL),
+    ATTRIBUTE(update.rate, REAL),     ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.origin, REAL),
+    ATTRIBUTE(update.momentum, REAL), ATTRIBUTE(update.beta2, REAL),        ATTRIBUTE(update.epsilon, REAL),
 };
 static const struct attribute_row lion_attributes[] = {
-    ATTRIBUTE(update.rate, REAL),
-    ATTRIBUTE(update.weight_decay, REAL),
-    ATTRIBUTE(update.beta1, REAL),
-    ATTRIBUTE(update.beta2, REAL),
+    ATTRIBUTE(update.rate, REAL),  ATTRIBUTE(update.weight_decay, REAL), ATTRIBUTE(update.origin, REAL),
+    ATTRIBUTE(update.beta1, REAL), ATTRIBUTE(update.beta2, REAL),
 };
 
 /* The inputs for the values of all sparse parameters follow its own (UPDATE_SLOTS): indices, then each

@@ -475,7 +475,7 @@ RUN(run_sgd) {
   double *w = in[0], *m = in[2];
   const double *g = in[1], unit = (double)run_gradient_unit(context);
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = unit * g[i] + (double)a->weight_decay * w[i];
+    const double d = unit * g[i] + (double)a->weight_decay * (w[i] - (double)a->origin);
     double step = d;
     if (m != NULL) {
       m[i] = (double)a->momentum * m[i] + d;
@@ -544,7 +544,7 @@ RUN(run_momentum_begin) {
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[1];
   FOR(i, kernel_input(kernel, 0)->elements)
-  m[i] = (double)a->momentum * m[i] + (double)a->weight_decay * w[i];
+  m[i] = (double)a->momentum * m[i] + (double)a->weight_decay * (w[i] - (double)a->origin);
   return NEAP_OK;
 }
 
@@ -564,10 +564,10 @@ static void adam(const struct kernel *kernel, void *const *in, const struct run_
                rate = (double)(context->learning_rate * a->rate), b1 = (double)a->beta1,
                b2 = (double)a->beta2, t = (double)context->step + 1, decay = (double)a->weight_decay;
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = decoupled ? unit * g[i] : unit * g[i] + decay * w[i];
+    const double d = decoupled ? unit * g[i] : unit * g[i] + decay * (w[i] - (double)a->origin);
     m[i] = b1 * m[i] + (1 - b1) * d;
     v[i] = b2 * v[i] + (1 - b2) * d * d;
-    if (decoupled) w[i] -= rate * decay * w[i];
+    if (decoupled) w[i] -= rate * decay * (w[i] - (double)a->origin);
     w[i] -= rate * (m[i] / (1 - pow(b1, t))) / (sqrt(v[i] / (1 - pow(b2, t))) + (double)a->epsilon);
   }
 }
@@ -590,7 +590,7 @@ RUN(run_rmsprop) {
   double *w = in[0], *v = in[2], *m = in[3];
   const double *g = in[1], unit = (double)run_gradient_unit(context);
   FOR(i, kernel_input(kernel, 0)->elements) {
-    const double d = unit * g[i] + (double)a->weight_decay * w[i];
+    const double d = unit * g[i] + (double)a->weight_decay * (w[i] - (double)a->origin);
     v[i] = (double)a->beta2 * v[i] + (1 - (double)a->beta2) * d * d;
     double moved = d / (sqrt(v[i]) + (double)a->epsilon);
     if (m != NULL) m[i] = moved = (double)a->momentum * m[i] + moved;
@@ -606,7 +606,8 @@ RUN(run_lion) {
   const double *g = in[1], unit = (double)run_gradient_unit(context);
   FOR(i, kernel_input(kernel, 0)->elements) {
     const double u = (double)a->beta1 * m[i] + (1 - (double)a->beta1) * unit * g[i];
-    w[i] -= (double)(context->learning_rate * a->rate) * ((u > 0) - (u < 0) + (double)a->weight_decay * w[i]);
+    w[i] -= (double)(context->learning_rate * a->rate) *
+            ((u > 0) - (u < 0) + (double)a->weight_decay * (w[i] - (double)a->origin));
     m[i] = (double)a->beta2 * m[i] + (1 - (double)a->beta2) * unit * g[i];
   }
   return NEAP_OK;

@@ -161,14 +161,15 @@ static inline void store_changed(struct updated x, int64_t first, int64_t count,
 static const struct updated no_state;
 
 static void sgd_run(int64_t count, struct update u, float *w, float *m, const float *g) {
-  const float unit = u.unit, rate = u.rate, momentum = u.momentum, weight_decay = u.weight_decay;
+  const float unit = u.unit, rate = u.rate, momentum = u.momentum, weight_decay = u.weight_decay,
+              origin = u.origin;
   const bool nesterov = u.nesterov;
   if (m == NULL) {
-    FOR_RUN(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * w[i]);
+    FOR_RUN(count) w[i] -= rate * (in_units(g[i], unit) + weight_decay * (w[i] - origin));
     return;
   }
   FOR_RUN(count) {
-    const float d = in_units(g[i], unit) + weight_decay * w[i], moved = momentum * m[i] + d;
+    const float d = in_units(g[i], unit) + weight_decay * (w[i] - origin), moved = momentum * m[i] + d;
     m[i] = moved;
     w[i] -= rate * (nesterov ? d + momentum * moved : moved);
   }
@@ -192,13 +193,15 @@ void ISA(clear)(int64_t count, struct updated sum) {
          (size_t)run_length(first, count) * bytes_of(sum.storage));
 }
 
-static void momentum_begin_run(int64_t count, const float *w, float *m, float momentum, float weight_decay) {
-  FOR_RUN(count) m[i] = momentum * m[i] + weight_decay * w[i];
+static void momentum_begin_run(int64_t count, const float *w, float *m, float momentum, float weight_decay,
+                               float origin) {
+  FOR_RUN(count) m[i] = momentum * m[i] + weight_decay * (w[i] - origin);
 }
 
 void ISA(momentum_begin)(int64_t count, struct stored of_weights, struct updated state, float momentum,
-                         float weight_decay) {
-  UPDATE_RUNS(state, no_state, no_state, of_weights, momentum_begin_run(length, g, w, momentum, weight_decay))
+                         float weight_decay, float origin) {
+  UPDATE_RUNS(state, no_state, no_state, of_weights,
+              momentum_begin_run(length, g, w, momentum, weight_decay, origin))
 }
 
 static void momentum_end_run(int64_t count, float *w, const float *m, float rate) {
@@ -210,7 +213,7 @@ void ISA(momentum_end)(int64_t count, struct updated w_, struct stored state, fl
 }
 
 struct adam {
-  float unit, rate, beta1, beta2, epsilon, weight_decay;
+  float unit, rate, beta1, beta2, epsilon, weight_decay, origin;
   float first, second; /* bias corrections of the two moments */
 };
 
@@ -221,6 +224,7 @@ static struct adam adam_of(struct update u) {
                        u.beta2,
                        u.epsilon,
                        u.weight_decay,
+                       u.origin,
                        (float)(1 / (1 - power((double)u.beta1, (double)u.step))),
                        (float)(1 / sqrt(1 - power((double)u.beta2, (double)u.step)))};
 }
@@ -229,7 +233,7 @@ static void adamw_run(int64_t count, struct adam a, float *w, float *m, float *v
   FOR_RUN(count) {
     m[i] += (1 - a.beta1) * (in_units(g[i], a.unit) - m[i]);
     v[i] = a.beta2 * v[i] + (1 - a.beta2) * in_units(g[i], a.unit) * in_units(g[i], a.unit);
-    w[i] -= a.rate * a.weight_decay * w[i];
+    w[i] -= a.rate * a.weight_decay * (w[i] - a.origin);
     w[i] -= a.rate * a.first * m[i] / (__builtin_sqrtf(v[i]) * a.second + a.epsilon);
   }
 }
@@ -242,7 +246,7 @@ void ISA(adamw)(int64_t count, struct update u, struct updated w_, struct update
 
 static void adam_run(int64_t count, struct adam a, float *w, float *m, float *v, const float *g) {
   FOR_RUN(count) {
-    const float d = in_units(g[i], a.unit) + a.weight_decay * w[i];
+    const float d = in_units(g[i], a.unit) + a.weight_decay * (w[i] - a.origin);
     m[i] += (1 - a.beta1) * (d - m[i]);
     v[i] = a.beta2 * v[i] + (1 - a.beta2) * d * d;
     w[i] -= a.rate * a.first * m[i] / (__builtin_sqrtf(v[i]) * a.second + a.epsilon);
@@ -257,9 +261,9 @@ void ISA(adam)(int64_t count, struct update u, struct updated w_, struct updated
 
 static void rmsprop_run(int64_t count, struct update u, float *w, float *v, float *m, const float *g) {
   const float unit = u.unit, rate = u.rate, alpha = u.beta2, epsilon = u.epsilon, momentum = u.momentum,
-              weight_decay = u.weight_decay;
+              weight_decay = u.weight_decay, origin = u.origin;
   FOR_RUN(count) {
-    const float d = in_units(g[i], unit) + weight_decay * w[i];
+    const float d = in_units(g[i], unit) + weight_decay * (w[i] - origin);
     v[i] = alpha * v[i] + (1 - alpha) * d * d;
     float moved = d / (__builtin_sqrtf(v[i]) + epsilon);
     if (m != NULL) m[i] = moved = momentum * m[i] + moved;
@@ -274,10 +278,10 @@ void ISA(rmsprop)(int64_t count, struct update u, struct updated w_, struct upda
 
 static void lion_run(int64_t count, struct update numbers, float *w, float *m, const float *g) {
   const float unit = numbers.unit, rate = numbers.rate, beta1 = numbers.beta1, beta2 = numbers.beta2,
-              weight_decay = numbers.weight_decay;
+              weight_decay = numbers.weight_decay, origin = numbers.origin;
   FOR_RUN(count) {
     const float u = beta1 * m[i] + (1 - beta1) * in_units(g[i], unit);
-    w[i] -= rate * (weight_decay * w[i] + (float)((u > 0) - (u < 0)));
+    w[i] -= rate * (weight_decay * (w[i] - origin) + (float)((u > 0) - (u < 0)));
     m[i] = beta2 * m[i] + (1 - beta2) * in_units(g[i], unit);
   }
 }

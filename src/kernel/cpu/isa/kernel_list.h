@@ -150,8 +150,8 @@ KERNEL(void, dropout,
        (struct activation a, struct random_key key, int64_t first, float probability, const float *x,
         float *y))
 
-/* Optimizer updates. SGD as PyTorch: g += weight_decay * w; m = momentum * m + g; w -= rate * (nesterov ? g +
- * momentum * m : m). m may be without data (momentum 0). */
+/* Optimizer updates; weight decay is of w - origin. SGD as PyTorch: g += weight_decay * w; m = momentum * m +
+ * g; w -= rate * (nesterov ? g + momentum * m : m). m may be without data (momentum 0). */
 KERNEL(void, sgd, (int64_t count, struct update u, struct updated w, struct updated m, struct stored g))
 /* AdamW as PyTorch: decoupled weight decay (Loshchilov & Hutter 2019), bias correction for update number
  * `step`. */
@@ -178,7 +178,7 @@ KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficien
 KERNEL(void, accumulate, (int64_t count, struct updated sum, struct stored g, float unit))
 KERNEL(void, clear, (int64_t count, struct updated sum))
 KERNEL(void, momentum_begin,
-       (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay))
+       (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay, float origin))
 KERNEL(void, momentum_end, (int64_t count, struct updated w, struct stored m, float rate))
 /* Dequantises `count` numbers in whole blocks. */
 KERNEL(void, dequantise, (neap_dtype dtype, int64_t count, const void *blocks, struct stored y))

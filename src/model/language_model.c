@@ -351,13 +351,27 @@ neap_status language_file_open(struct language_model *m, const char *path, bool 
 neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
                                   const neap_model_options *options) {
   *m = (struct language_model){.path = path};
-  struct model_keys keys = {.path = path};
+  struct model_keys keys = {.path = path, .asked = &m->asked};
   TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
   TRY(settle_vocabulary(m));
   TRY(settle_stack_head(m, &keys, options));
   return find_origins(m);
+}
+
+neap_status language_model_understood(const char *path, struct region *region,
+                                      struct understood *understood) {
+  struct language_model m;
+  neap_status status = language_file_open(&m, path, false);
+  const struct model_keys keys = {.path = path,
+                                  .config = m.config,
+                                  .gguf = &m.gguf,
+                                  .architecture = gguf_text(&m.gguf, "general.architecture"),
+                                  .asked = &m.asked};
+  if (status == NEAP_OK) status = keys_tell_unused(&keys, region, understood);
+  language_file_close(&m);
+  return status;
 }
 
 /* Bytes of the buffer: a disk reads 0.7 GB/s in pieces of 1 MiB, 0.85 in pieces of 4 MiB. */

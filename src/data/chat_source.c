@@ -496,9 +496,15 @@ static neap_status find_template(struct work *w) {
   const struct task *task = &w->source->task;
   if (task->chat.template_name == NULL && task->texts != NULL)
     TRY(task->texts->read_template(task->model, &w->template));
-  if (w->template != NULL) return NEAP_OK;
-  return chat_template_named(task->chat.template_name != NULL ? task->chat.template_name : "chatml",
-                             &w->template);
+  const bool own = w->template != NULL, asked = task->chat.template_name != NULL;
+  if (!own) TRY(chat_template_named(asked ? task->chat.template_name : "chatml", &w->template));
+  const char *name = w->template->name;
+  return understood_add(&w->source->understood, &w->source->region,
+                        (neap_understood){name != NULL ? name : "the model's own", "chat template", -1,
+                                          asked                 ? "asked for by its name"
+                                          : own && name != NULL ? "the model's own renders the same"
+                                          : own                 ? "it is run as the model's file has it"
+                                                                : "the usual one: no model gives another"});
 }
 
 static neap_status open_source(const char *argument, bool preference, struct source *source) {

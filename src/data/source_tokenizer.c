@@ -10,8 +10,7 @@ bool source_tokenizer_learns(const char *kind) {
   return kind != NULL && strcmp(kind, "bytes") != 0 && !source_is_tokenizer(kind);
 }
 
-neap_status source_tokenizer_make(struct source *source, const char *file, const char *kind,
-                                  const struct text *texts) {
+static neap_status make(struct source *source, const char *file, const char *kind, const struct text *texts) {
   if (kind == NULL && source->task.texts != NULL) {
     TRY(source->task.texts->read_tokenizer(source->task.model, &source->tokenizer));
     source->of_model = source->tokenizer != NULL;
@@ -29,4 +28,15 @@ neap_status source_tokenizer_make(struct source *source, const char *file, const
             "number of byte-pair codes from %d to %d",
             source->name, file, kind, BYTE_TOKENS, 1 << 20);
   return tokenizer_learn(texts, 1, (int32_t)size, &source->tokenizer);
+}
+
+neap_status source_tokenizer_make(struct source *source, const char *file, const char *kind,
+                                  const struct text *texts) {
+  TRY(make(source, file, kind, texts));
+  const bool learned = source_tokenizer_learns(kind) && strcmp(kind, "characters") != 0;
+  const char *object = source->of_model ? "the model's own" : kind == NULL ? "bytes" : kind;
+  return understood_add(&source->understood, &source->region,
+                        (neap_understood){learned ? "byte pairs" : object, "tokenizer, with its tokens",
+                                          tokenizer_size(source->tokenizer),
+                                          learned ? "learned from the text" : NULL});
 }

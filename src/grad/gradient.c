@@ -85,19 +85,20 @@ static neap_status clip(struct neap_graph *graph, float value, int32_t coefficie
 }
 
 /* Numbers of the optimizer for a parameter: those of the first group that it is in, or the usual ones. */
-static struct update_attributes numbers_for(const struct optimizer *o, const char *parameter) {
+static struct update_attributes numbers_for(const struct optimizer *o, const struct tensor *parameter) {
   struct update_attributes a = {.rate = 1,
                                 .momentum = o->momentum,
                                 .weight_decay = o->weight_decay,
                                 .beta1 = o->beta1,
                                 .beta2 = o->beta2,
                                 .epsilon = o->epsilon,
+                                .origin = parameter->origin,
                                 .nesterov = o->nesterov,
                                 .projection_rank = o->projection_rank,
                                 .projection_every = o->projection_every,
                                 .projection_scale = o->projection_scale};
   for (int i = o->group_count; i-- > 0;)
-    if (fnmatch(o->groups[i].pattern, parameter, 0) == 0) {
+    if (fnmatch(o->groups[i].pattern, parameter->name, 0) == 0) {
       a.rate = o->groups[i].rate;
       a.weight_decay = o->groups[i].weight_decay;
     }
@@ -108,7 +109,7 @@ static neap_status add_update_node(struct neap_graph *graph, enum op op, const s
                                    const int32_t *inputs, int32_t input_count, const int32_t *updates,
                                    int32_t update_count) {
   const struct tensor *parameter = &graph->tensors.data[inputs[0]];
-  struct update_attributes attributes = numbers_for(o, parameter->name);
+  struct update_attributes attributes = numbers_for(o, parameter);
   if (parameter->rate != 0) attributes.rate *= parameter->rate;
   attributes.block = parameter->block;
   attributes.blocked = parameter->blocked;

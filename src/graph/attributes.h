@@ -142,6 +142,7 @@ struct order_attributes {
 struct update_attributes {
   float rate; /* times the learning rate of the step */
   float momentum, weight_decay, beta1, beta2, epsilon;
+  float origin; /* what weight decay draws the parameter to */
   bool nesterov;
   int64_t projection_rank, projection_every; /* numbers that a side of a gradient becomes; updates between new
                                                 projections */

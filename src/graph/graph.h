@@ -19,6 +19,7 @@ struct tensor {
   bool kept;            /* a parameter that stays trained beside adapters: of a head that is learned */
   bool adapter;     /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
   float rate;       /* of a parameter: the factor of its learning rate; 0: 1 */
+  float origin;     /* of a parameter: the number here that is 0 in its file; weight decay draws it there */
   int32_t norms_of; /* of a parameter of adapters: 1 + the axis of its layer's weights whose norms it begins
                        with; 0: it begins as `initial` says */
   bool linear;      /* a parameter that rewrite_quantise found to be the weight of a linear layer */

@@ -143,7 +143,7 @@ static void factored(struct matrix_rule *m, bool adalomo) {
     FOR_PIECES(columns) {
       factored_piece(m, r, at, length, (real)of_rows[r], u);
       take_weights(m, r * columns + at, length, w);
-      for (int64_t c = 0; c < length; c++) u[c] = -step * u[c] - lost * w[c];
+      for (int64_t c = 0; c < length; c++) u[c] = -step * u[c] - lost * (w[c] - m->a->origin);
       change_weights(m, r * columns + at, length, u);
     }
   }
@@ -177,7 +177,7 @@ static void rule_adam_mini(struct matrix_rule *m) {
       take_weights(m, first + at, length, w);
       for (int64_t i = 0; i < length; i++) {
         mean[i] += (1 - a->beta1) * (x[i] - mean[i]);
-        x[i] = -step * mean[i] - lost * w[i];
+        x[i] = -step * mean[i] - lost * (w[i] - a->origin);
       }
       change_weights(m, first + at, length, x);
     }
@@ -250,7 +250,8 @@ static void rule_muon(struct matrix_rule *m) {
   IN_PARALLEL
   for (int64_t r = 0; r < rows; r++) {
     take_weights(m, r * columns, columns, y + r * columns);
-    for (int64_t i = r * columns; i < (r + 1) * columns; i++) y[i] = -step * x[i] - lost * y[i];
+    for (int64_t i = r * columns; i < (r + 1) * columns; i++)
+      y[i] = -step * x[i] - lost * (y[i] - m->a->origin);
     change_weights(m, r * columns, columns, y + r * columns);
   }
 }
@@ -437,7 +438,7 @@ static void move_panel(const struct matrix_rule *m, const struct projected *j, i
       take_weights(m, (first + r) * columns + at, length, w);
       for (int64_t c = 0; c < length; c++) {
         by[c] *= -step;
-        by[c] -= lost * (w[c] + by[c]);
+        by[c] -= lost * (w[c] + by[c] - m->a->origin);
       }
       change_weights(m, (first + r) * columns + at, length, by);
     }

@@ -6,77 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Fields ---- */
-
-/* Finds a field of config.json by one of its names, "a|b|object.c"; NULL: it has none, or it is null. */
-static const json_t *find_in_config(const json_t *config, const char *names) {
-  char name[64];
-  const json_t *value = config;
-  while (*names != '\0') {
-    const size_t length = strcspn(names, ".|");
-    snprintf(name, sizeof name, "%.*s", (int)length, names);
-    value = json_object_get(value, name);
-    names += length;
-    if (*names != '.' && value != NULL && !json_is_null(value)) return value;
-    if (*names != '.') value = config;
-    names += *names != '\0';
-  }
-  return NULL;
-}
-
-/* A field's names in config.json, and its key in a GGUF file after the architecture (NULL: none). */
-struct key {
-  const char *config, *gguf;
-};
-
-static const char *key_text(const struct model_keys *keys, struct key key, char text[128]) {
-  if (keys->config != NULL)
-    snprintf(text, 128, "config.json: '%s'", key.config);
-  else
-    snprintf(text, 128, "'%s.%s'", keys->architecture, key.gguf);
-  return text;
-}
-
-static bool get_integer(const struct model_keys *keys, struct key key, int64_t *value) {
-  char name[128];
-  if (keys->config != NULL) {
-    const json_t *field = key.config != NULL ? find_in_config(keys->config, key.config) : NULL;
-    if (!json_is_integer(field)) return false;
-    *value = json_integer_value(field);
-    return true;
-  }
-  if (key.gguf == NULL) return false;
-  snprintf(name, sizeof name, "%s.%s", keys->architecture, key.gguf);
-  return gguf_integer(keys->gguf, name, value);
-}
-
-static bool get_real(const struct model_keys *keys, struct key key, double *value) {
-  char name[128];
-  if (keys->config != NULL) {
-    const json_t *field = key.config != NULL ? find_in_config(keys->config, key.config) : NULL;
-    if (!json_is_number(field)) return false;
-    *value = json_number_value(field);
-    return true;
-  }
-  if (key.gguf == NULL) return false;
-  snprintf(name, sizeof name, "%s.%s", keys->architecture, key.gguf);
-  return gguf_real(keys->gguf, name, value);
-}
-
-static const char *get_text(const struct model_keys *keys, struct key key) {
-  char name[128];
-  if (keys->config != NULL)
-    return key.config != NULL ? json_string_value(find_in_config(keys->config, key.config)) : NULL;
-  if (key.gguf == NULL) return NULL;
-  snprintf(name, sizeof name, "%s.%s", keys->architecture, key.gguf);
-  return gguf_text(keys->gguf, name);
-}
-
-static bool get_flag(const struct model_keys *keys, const char *name, bool usual) {
-  const json_t *field = keys->config != NULL ? find_in_config(keys->config, name) : NULL;
-  return field == NULL ? usual : json_is_true(field);
-}
-
 /* ---- Fields of every family ---- */
 
 static const struct field_row {
@@ -120,7 +49,7 @@ static neap_status read_sizes(const struct model_keys *keys, struct transformer 
     const struct field_row *row = &sizes[i];
     char name[128];
     int64_t value;
-    if (!get_integer(keys, row->key, &value)) {
+    if (!keys_integer(keys, row->key, &value)) {
       RETURN_IF(row->needed, NEAP_BAD_FORMAT, "%s: %s is missing, or not an integer", keys->path,
                 key_text(keys, row->key, name));
       continue;
@@ -146,7 +75,7 @@ enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
 /* Reads the activation that the file names; a family without such a field has its own. */
 static neap_status read_activation(const struct model_keys *keys, struct transformer *t) {
-  const char *name = get_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
+  const char *name = keys_text(keys, (struct key){"hidden_activation|hidden_act|activation_function", NULL});
   if (name == NULL) return NEAP_OK;
   for (int i = 0; i < ACTIVATIONS; i++)
     if (strcmp(activations[i].name, name) == 0) {
@@ -161,7 +90,7 @@ static neap_status read_activation(const struct model_keys *keys, struct transfo
 
 static float real_or(const struct model_keys *keys, struct key key, float usual) {
   double value;
-  return get_real(keys, key, &value) ? (float)value : usual;
+  return keys_real(keys, key, &value) ? (float)value : usual;
 }
 
 #define SCALING(field)                                                                                       \
@@ -176,7 +105,7 @@ static int64_t turned_of(const struct transformer *t) { return t->turned > 0 ? t
 /* Reads a list of divisors from config.json, one for each pair of elements that are turned. */
 static neap_status read_divisors(const struct model_keys *keys, const char *names, int64_t pairs,
                                  const float **divisors) {
-  const json_t *list = find_in_config(keys->config, names), *one;
+  const json_t *list = keys_find(keys, names), *one;
   float *numbers = region_alloc(keys->region, (size_t)pairs, sizeof *numbers);
   size_t i;
   RETURN_IF(numbers == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", keys->path);
@@ -201,8 +130,8 @@ static neap_status read_long_rope(const struct model_keys *keys, struct transfor
   int64_t longest = 0;
   TRY(read_divisors(keys, SCALING("short_factor"), pairs, &t->divisors.within));
   TRY(read_divisors(keys, SCALING("long_factor"), pairs, &t->divisors.beyond));
-  get_integer(keys, (struct key){"max_position_embeddings", NULL}, &longest);
-  RETURN_IF(!get_integer(keys, (struct key){places, NULL}, &t->divisors.places) || t->divisors.places < 2,
+  keys_integer(keys, (struct key){"max_position_embeddings", NULL}, &longest);
+  RETURN_IF(!keys_integer(keys, (struct key){places, NULL}, &t->divisors.places) || t->divisors.places < 2,
             NEAP_BAD_FORMAT,
             "%s: config.json: 'original_max_position_embeddings' is missing, or not a number of 2 or more",
             keys->path);
@@ -231,7 +160,7 @@ static neap_status read_scaling(const struct model_keys *keys, const char *kind,
   t->scaling.low = real_or(keys, (struct key){SCALING("low_freq_factor"), NULL}, 1);
   t->scaling.high = real_or(keys, (struct key){SCALING("high_freq_factor"), NULL}, 4);
   t->scaling.places = 8192;
-  get_integer(
+  keys_integer(
       keys, (struct key){SCALING("original_max_position_embeddings"), "rope.scaling.original_context_length"},
       &t->scaling.places);
   RETURN_IF(!(t->scaling.low > 0 && t->scaling.high > t->scaling.low) || t->scaling.places < 1,
@@ -248,7 +177,7 @@ static neap_status read_turned(const struct model_keys *keys, bool part, struct 
       real_or(keys, (struct key){"partial_rotary_factor|rope_parameters.partial_rotary_factor", NULL}, 1);
   const int64_t head = head_of(t);
   int64_t turned = (int64_t)((double)head * (double)share);
-  get_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned);
+  keys_integer(keys, (struct key){NULL, "rope.dimension_count"}, &turned);
   RETURN_IF(turned != head && !part, NEAP_UNSUPPORTED,
             "%s: rotary positions rotate only a part of each head; only whole heads are supported",
             keys->path);
@@ -269,7 +198,7 @@ static neap_status read_rotary(const struct model_keys *keys, bool part, struct 
                            "rope.freq_base"},
               t->rotary_base > 0 ? t->rotary_base : 10000);
   const char *kind =
-      get_text(keys, (struct key){SCALING("rope_type") "|rope_scaling.type", "rope.scaling.type"});
+      keys_text(keys, (struct key){SCALING("rope_type") "|rope_scaling.type", "rope.scaling.type"});
   RETURN_IF(!(t->rotary_base > 0 && isfinite(t->rotary_base)), NEAP_BAD_FORMAT,
             "%s: the base of rotary positions is %g; it must be positive", keys->path,
             (double)t->rotary_base);
@@ -278,8 +207,8 @@ static neap_status read_rotary(const struct model_keys *keys, bool part, struct 
 }
 
 /* Returns the side of an image, or an element of [height, width], in config.json; 0: it has none. */
-static int64_t side_of(const json_t *config, const char *name, int of) {
-  const json_t *field = find_in_config(config, name);
+static int64_t side_of(const struct model_keys *keys, const char *name, int of) {
+  const json_t *field = keys_find(keys, name);
   if (json_is_array(field)) field = json_array_get(field, (size_t)of);
   return json_is_integer(field) ? json_integer_value(field) : 0;
 }
@@ -288,13 +217,13 @@ static int64_t side_of(const json_t *config, const char *name, int of) {
 static neap_status read_image(const struct model_keys *keys, struct transformer *t, int64_t *context) {
   enum { SIDE_MOST = 4096, CHANNELS_MOST = 4 };
   t->image[0] = 3;
-  get_integer(keys, (struct key){"num_channels", NULL}, &t->image[0]);
-  for (int i = 0; i < 2; i++) t->image[1 + i] = side_of(keys->config, "image_size", i);
-  t->patch = side_of(keys->config, "patch_size", 0);
+  keys_integer(keys, (struct key){"num_channels", NULL}, &t->image[0]);
+  for (int i = 0; i < 2; i++) t->image[1 + i] = side_of(keys, "image_size", i);
+  t->patch = side_of(keys, "patch_size", 0);
   const bool good = t->image[0] >= 1 && t->image[0] <= CHANNELS_MOST && t->patch >= 1 &&
                     t->image[1] >= t->patch && t->image[2] >= t->patch && t->image[1] <= SIDE_MOST &&
                     t->image[2] <= SIDE_MOST && t->image[1] % t->patch == 0 && t->image[2] % t->patch == 0 &&
-                    side_of(keys->config, "patch_size", 1) == t->patch;
+                    side_of(keys, "patch_size", 1) == t->patch;
   RETURN_IF(!good, NEAP_BAD_FORMAT,
             "%s: config.json: has images of %lldx%lldx%lld in squares of %lld; sides must be at most %d and "
             "divide into whole squares, with 1 to %d channels",
@@ -306,20 +235,12 @@ static neap_status read_image(const struct model_keys *keys, struct transformer 
 
 /* ---- Families ---- */
 
-/* Fails if a flag of config.json asks for something that is not computed. */
-static neap_status need_flag(const struct model_keys *keys, const char *name, bool computed) {
-  RETURN_IF(get_flag(keys, name, computed) != computed, NEAP_UNSUPPORTED,
-            "%s: config.json: '%s' is %s; only %s is supported", keys->path, name,
-            computed ? "false" : "true", computed ? "true" : "false");
-  return NEAP_OK;
-}
-
 static void set_llama_biases(const struct model_keys *keys, struct transformer *t) {
-  const bool bias = get_flag(keys, "attention_bias", false);
+  const bool bias = keys_flag(keys, "attention_bias", false);
   for (enum part part = PART_QUERY; part <= PART_VALUE; part++) t->parts[part].bias = bias;
   t->parts[PART_ATTENTION_OUT].bias = bias;
   for (enum part part = PART_GATE; part <= PART_DOWN; part++)
-    t->parts[part].bias = get_flag(keys, "mlp_bias", false);
+    t->parts[part].bias = keys_flag(keys, "mlp_bias", false);
 }
 
 /* Gives all layers the window; a GGUF file may have 0 for none. */
@@ -327,7 +248,7 @@ static neap_status settle_window(const struct model_keys *keys, struct transform
   static const struct key window_key = {"sliding_window", "attention.sliding_window"};
   char name[128];
   int64_t window;
-  if (!get_integer(keys, window_key, &window) || (keys->config == NULL && window == 0)) return NEAP_OK;
+  if (!keys_integer(keys, window_key, &window) || (keys->config == NULL && window == 0)) return NEAP_OK;
   RETURN_IF(window < 1, NEAP_BAD_FORMAT, "%s: %s is %lld; it must be 1 or more", keys->path,
             key_text(keys, window_key, name), (long long)window);
   t->window = window;
@@ -344,31 +265,25 @@ static neap_status settle_mistral(const struct model_keys *keys, struct transfor
   return settle_window(keys, t);
 }
 
-/* Fails if only some layers have the window. */
-static neap_status settle_qwen(const struct model_keys *keys, struct transformer *t) {
-  (void)t;
-  TRY(need_flag(keys, "attention_bias", false));
-  return need_flag(keys, "use_sliding_window", false);
-}
-
 static neap_status settle_qwen2(const struct model_keys *keys, struct transformer *t) {
   for (enum part part = PART_QUERY; part <= PART_VALUE; part++) t->parts[part].bias = true;
-  return need_flag(keys, "use_sliding_window", false);
+  (void)keys;
+  return NEAP_OK;
 }
 
 static neap_status settle_gemma(const struct model_keys *keys, struct transformer *t) {
+  (void)keys;
   t->embedding_scale = (float)sqrt((double)t->width);
-  return need_flag(keys, "attention_bias", false);
+  return NEAP_OK;
 }
 
 static neap_status settle_bert(const struct model_keys *keys, struct transformer *t) {
-  const char *places = get_text(keys, (struct key){"position_embedding_type", NULL});
+  const char *places = keys_text(keys, (struct key){"position_embedding_type", NULL});
   (void)t;
   RETURN_IF(places != NULL && strcmp(places, "absolute") != 0, NEAP_UNSUPPORTED,
             "%s: config.json: 'position_embedding_type' is '%s'; only 'absolute' is supported", keys->path,
             places);
-  TRY(need_flag(keys, "is_decoder", false));
-  return need_flag(keys, "tie_word_embeddings", true);
+  return NEAP_OK;
 }
 
 /* Reads a cap from config.json or a GGUF file; 0 if config.json has null. */
@@ -383,7 +298,7 @@ static neap_status read_cap(const struct model_keys *keys, struct key key, float
 
 /* Checks that every other block has the window, if the file names their kinds. */
 static neap_status check_layer_types(const struct model_keys *keys, const struct transformer *t) {
-  const json_t *types = keys->config != NULL ? find_in_config(keys->config, "layer_types") : NULL;
+  const json_t *types = keys->config != NULL ? keys_find(keys, "layer_types") : NULL;
   for (int64_t i = 0; types != NULL && i < t->layers; i++) {
     const char *type = json_string_value(json_array_get(types, (size_t)i));
     const char *own = (i + 1) % t->full_every == 0 ? "full_attention" : "sliding_attention";
@@ -416,7 +331,7 @@ static neap_status read_score_scale(const struct model_keys *keys, struct transf
  * number of the first of them. 0: none is. */
 static neap_status read_every(const struct model_keys *keys, const char *name, const json_t *second,
                               const struct transformer *t, int64_t *every) {
-  const json_t *list = keys->config != NULL ? find_in_config(keys->config, name) : NULL;
+  const json_t *list = keys->config != NULL ? keys_find(keys, name) : NULL;
   if (list == NULL || second == NULL) return NEAP_OK;
   RETURN_IF(json_array_size(list) < (size_t)t->layers, NEAP_BAD_FORMAT,
             "%s: config.json: '%s' must be a list with an entry for each of the %lld layers", keys->path,
@@ -436,7 +351,7 @@ static neap_status read_every(const struct model_keys *keys, const char *name, c
 }
 
 static neap_status settle_gemma3(const struct model_keys *keys, struct transformer *t) {
-  const char *kind = get_text(keys, (struct key){"rope_parameters.sliding_attention.rope_type", NULL});
+  const char *kind = keys_text(keys, (struct key){"rope_parameters.sliding_attention.rope_type", NULL});
   json_t *full = json_string("full_attention");
   t->full_every = 6;
   t->window = 4096;
@@ -444,8 +359,8 @@ static neap_status settle_gemma3(const struct model_keys *keys, struct transform
       keys,
       (struct key){"rope_local_base_freq|rope_parameters.sliding_attention.rope_theta", "rope.freq_base_swa"},
       10000);
-  get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
-  get_integer(
+  keys_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
+  keys_integer(
       keys,
       (struct key){"sliding_window_pattern|_sliding_window_pattern", "attention.sliding_window_pattern"},
       &t->full_every);
@@ -464,14 +379,13 @@ static neap_status settle_gemma3(const struct model_keys *keys, struct transform
   TRY(read_score_scale(keys, t));
   TRY(read_cap(keys, (struct key){"attn_logit_softcapping", NULL}, 0, &t->score_cap));
   TRY(read_cap(keys, (struct key){"final_logit_softcapping", "final_logit_softcapping"}, 0, &t->logit_cap));
-  TRY(need_flag(keys, "use_bidirectional_attention", false));
   return settle_gemma(keys, t);
 }
 
 /* Blocks without positions: those with 0 in a list. */
 static neap_status settle_smollm3(const struct model_keys *keys, struct transformer *t) {
   json_t *none = json_integer(0);
-  get_integer(keys, (struct key){"no_rope_layer_interval", NULL}, &t->still_every);
+  keys_integer(keys, (struct key){"no_rope_layer_interval", NULL}, &t->still_every);
   const neap_status status = read_every(keys, "no_rope_layers", none, t, &t->still_every);
   json_decref(none);
   TRY(status);
@@ -479,7 +393,6 @@ static neap_status settle_smollm3(const struct model_keys *keys, struct transfor
             "%s: config.json: 'no_rope_layer_interval' is %lld; it must not be negative", keys->path,
             (long long)t->still_every);
   if (t->still_every > t->layers) t->still_every = 0;
-  TRY(need_flag(keys, "use_sliding_window", false));
   set_llama_biases(keys, t);
   return NEAP_OK;
 }
@@ -507,31 +420,23 @@ static neap_status settle_mixtral(const struct model_keys *keys, struct transfor
 }
 
 static neap_status settle_olmoe(const struct model_keys *keys, struct transformer *t) {
-  t->experts_normalised = get_flag(keys, "norm_topk_prob", false);
-  RETURN_IF(keys->config != NULL && find_in_config(keys->config, "clip_qkv") != NULL, NEAP_UNSUPPORTED,
+  t->experts_normalised = keys_flag(keys, "norm_topk_prob", false);
+  RETURN_IF(keys->config != NULL && keys_find(keys, "clip_qkv") != NULL, NEAP_UNSUPPORTED,
             "%s: config.json: 'clip_qkv' is set; only null is supported", keys->path);
-  TRY(need_flag(keys, "attention_bias", false));
   return settle_experts(keys, t);
 }
 
 static neap_status settle_qwen3_moe(const struct model_keys *keys, struct transformer *t) {
   int64_t step = 1;
-  get_integer(keys, (struct key){"decoder_sparse_step", NULL}, &step);
-  const json_t *dense = keys->config != NULL ? find_in_config(keys->config, "mlp_only_layers") : NULL;
-  if (keys->config != NULL) t->experts_normalised = get_flag(keys, "norm_topk_prob", false);
+  keys_integer(keys, (struct key){"decoder_sparse_step", NULL}, &step);
+  const json_t *dense = keys->config != NULL ? keys_find(keys, "mlp_only_layers") : NULL;
+  if (keys->config != NULL) t->experts_normalised = keys_flag(keys, "norm_topk_prob", false);
   RETURN_IF(
       step != 1 || json_array_size(dense) > 0, NEAP_UNSUPPORTED,
       "%s: config.json: has layers without experts ('decoder_sparse_step' is %lld, 'mlp_only_layers' has "
       "%zu); only models whose layers all have experts are supported",
       keys->path, (long long)step, json_array_size(dense));
-  TRY(need_flag(keys, "attention_bias", false));
-  TRY(need_flag(keys, "use_sliding_window", false));
   return settle_experts(keys, t);
-}
-
-static neap_status settle_olmo2(const struct model_keys *keys, struct transformer *t) {
-  (void)t;
-  return need_flag(keys, "attention_bias", false);
 }
 
 static neap_status settle_gemma2(const struct model_keys *keys, struct transformer *t) {
@@ -539,36 +444,29 @@ static neap_status settle_gemma2(const struct model_keys *keys, struct transform
   TRY(read_cap(keys, (struct key){"attn_logit_softcapping", "attn_logit_softcapping"}, 50, &t->score_cap));
   TRY(read_cap(keys, (struct key){"final_logit_softcapping", "final_logit_softcapping"}, 30, &t->logit_cap));
   t->window = 4096;
-  get_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
+  keys_integer(keys, (struct key){"sliding_window", "attention.sliding_window"}, &t->window);
   RETURN_IF(t->window < 1, NEAP_BAD_FORMAT, "%s: the window has %lld tokens; it must have 1 or more",
             keys->path, (long long)t->window);
   TRY(check_layer_types(keys, t));
-  TRY(need_flag(keys, "use_bidirectional_attention", false));
   return settle_gemma(keys, t);
 }
 
 static neap_status settle_vit(const struct model_keys *keys, struct transformer *t) {
   for (enum part part = PART_QUERY; part <= PART_VALUE; part++)
-    t->parts[part].bias = get_flag(keys, "qkv_bias", true);
+    t->parts[part].bias = keys_flag(keys, "qkv_bias", true);
   return NEAP_OK;
-}
-
-static neap_status settle_gpt2(const struct model_keys *keys, struct transformer *t) {
-  (void)t;
-  TRY(need_flag(keys, "scale_attn_weights", true));
-  return need_flag(keys, "scale_attn_by_inverse_layer_idx", false);
 }
 
 /* Refuses the 350m, which has its norms after the sums, and embeddings of another width. */
 static neap_status settle_opt(const struct model_keys *keys, struct transformer *t) {
   int64_t width;
-  RETURN_IF(get_integer(keys, (struct key){"word_embed_proj_dim", NULL}, &width) && width != t->width,
+  RETURN_IF(keys_integer(keys, (struct key){"word_embed_proj_dim", NULL}, &width) && width != t->width,
             NEAP_UNSUPPORTED,
             "%s: config.json: 'word_embed_proj_dim' is %lld, but the width is %lld; embeddings of another "
             "width are not supported",
             keys->path, (long long)width, (long long)t->width);
-  t->norm_last = !get_flag(keys, "do_layer_norm_before", true);
-  if (t->norm_last || get_flag(keys, "_remove_final_layer_norm", false))
+  t->norm_last = !keys_flag(keys, "do_layer_norm_before", true);
+  if (t->norm_last || keys_flag(keys, "_remove_final_layer_norm", false))
     t->parts[PART_FINAL_NORM].name = NULL;
   return NEAP_OK;
 }
@@ -644,8 +542,7 @@ static const struct family families[] = {
      .architecture = "qwen3",
      .kind = TASK_TOKENS,
      .layers = {GATED_DECODER, .parts = {LLAMA_NAMES, HEAD_NORMS}},
-     .gguf_names = {LLAMA_GGUF_NAMES, GGUF_HEAD_NORMS},
-     .settle = settle_qwen},
+     .gguf_names = {LLAMA_GGUF_NAMES, GGUF_HEAD_NORMS}},
     {.model_type = "gemma",
      .class_name = "GemmaForCausalLM",
      .architecture = "gemma",
@@ -734,8 +631,7 @@ static const struct family families[] = {
                 .epsilon = 1e-5f,
                 .wide_norms = true,
                 .parts = {STACK_NAMES, MLP_NAMES, HEAD_NORMS, POST_NORMS}},
-     .gguf_names = {GGUF_STACK, GGUF_MLP, GGUF_HEAD_NORMS, GGUF_POST_NORMS},
-     .settle = settle_olmo2},
+     .gguf_names = {GGUF_STACK, GGUF_MLP, GGUF_HEAD_NORMS, GGUF_POST_NORMS}},
     {.model_type = "mixtral",
      .class_name = "MixtralForCausalLM",
      .architecture = "llama",
@@ -803,8 +699,7 @@ static const struct family families[] = {
                     [PART_DOWN] = "blk.%d.ffn_down",
                     [PART_FINAL_NORM] = "output_norm",
                     [PART_HEAD] = "output"},
-     .transposed = true,
-     .settle = settle_gpt2},
+     .transposed = true},
     {.model_type = "opt",
      .class_name = "OPTForCausalLM",
      .kind = TASK_TOKENS,
@@ -880,12 +775,12 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 static neap_status find_family(const struct model_keys *keys, const struct family **family) {
   const bool folder = keys->config != NULL;
-  const char *name = folder ? get_text(keys, (struct key){"model_type", NULL}) : keys->architecture;
+  const char *name = folder ? keys_text(keys, (struct key){"model_type", NULL}) : keys->architecture;
   char read[512] = "";
   int64_t experts = 0;
   RETURN_IF(name == NULL, NEAP_BAD_FORMAT, "%s: %s is missing", keys->path,
             folder ? "config.json: 'model_type'" : "the key 'general.architecture'");
-  get_integer(keys, (struct key){NULL, "expert_count"}, &experts);
+  keys_integer(keys, (struct key){NULL, "expert_count"}, &experts);
   for (int i = 0; i < FAMILIES; i++) {
     const char *own = folder ? families[i].model_type : families[i].architecture;
     if (own == NULL) continue;
@@ -911,7 +806,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
                            t->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"},
               t->epsilon);
   *context = 0;
-  get_integer(keys, (struct key){"max_position_embeddings|n_positions", "context_length"}, context);
+  keys_integer(keys, (struct key){"max_position_embeddings|n_positions", "context_length"}, context);
   if (t->parts[PART_PATCH].name != NULL) TRY(read_image(keys, t, context));
   if (t->parts[PART_POSITION].name != NULL)
     t->places = *context;
@@ -919,8 +814,9 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
     TRY(read_rotary(keys, (*family)->part_turned, t));
   RETURN_IF(*context < 1 || *context > INT32_MAX, NEAP_BAD_FORMAT,
             "%s: the context length is missing, or not a number of 1 or more", keys->path);
-  t->tied = get_flag(keys, "tie_word_embeddings", t->tied);
+  t->tied = keys_flag(keys, "tie_word_embeddings", t->tied);
   if ((*family)->settle != NULL) TRY((*family)->settle(keys, t));
+  TRY(keys_check_fixed(keys, (*family)->model_type));
   return transformer_check(keys->path, t);
 }
 

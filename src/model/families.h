@@ -2,19 +2,8 @@
 #ifndef NEAP_MODEL_FAMILIES_H
 #define NEAP_MODEL_FAMILIES_H
 
-#include <jansson.h>
-
-#include "base/gguf.h"
+#include "model/model_keys.h"
 #include "zoo/transformer.h"
-
-/* The description of a model's structure: config.json of a folder, or the pairs of a GGUF file. */
-struct model_keys {
-  const char *path;         /* for messages */
-  struct region *region;    /* of what is read */
-  const json_t *config;     /* NULL: a GGUF file */
-  const struct gguf *gguf;  /* NULL: a folder */
-  const char *architecture; /* in a GGUF file: the beginning of its keys */
-};
 
 struct family {
   const char *model_type;       /* in config.json */

@@ -38,6 +38,7 @@ struct language_model {
   struct region region;
   const char *path;
   json_t *config; /* NULL: a GGUF file */
+  struct asked_keys asked;
   struct weight_files weights;
   struct gguf gguf;
   const struct family *family;

@@ -155,13 +155,18 @@ static bool is_in_block(const struct language_model *m, enum part part) {
   return strstr(m->transformer.parts[part].name, "%d") != NULL;
 }
 
+/* Whether the family's folders have a weight less 1, as the scale of a norm in Gemma. */
+static bool is_less(const struct language_model *m, const struct origin *o) {
+  return m->family->norm_less && is_norm(o->part) && strcmp(o->suffix, "weight") == 0;
+}
+
 neap_status language_file_form(struct language_model *m, const struct origin *o, bool folder,
                                struct stored_form *form) {
   const bool weight = strcmp(o->suffix, "weight") == 0;
   const char *variable;
   *form = (struct stored_form){0};
   TRY(names_of(m, o, folder, &variable, &form->name));
-  if (folder && m->family->norm_less && weight && is_norm(o->part)) form->less = 1;
+  if (folder) form->less = is_less(m, o);
   if (!folder && m->family->permuted && (o->part == PART_QUERY || o->part == PART_KEY))
     form->permuted_heads = o->part == PART_QUERY ? m->transformer.heads : m->transformer.key_heads;
   form->transposed = folder && m->family->transposed && weight && o->rank == 2 && is_in_block(m, o->part) &&
@@ -448,7 +453,7 @@ neap_status language_file_open(struct language_model *m, const char *path, bool 
 neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
                                   const neap_model_options *options) {
   *m = (struct language_model){.path = path};
-  struct model_keys keys = {.path = path, .region = &m->region};
+  struct model_keys keys = {.path = path, .region = &m->region, .asked = &m->asked};
   TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
@@ -456,6 +461,20 @@ neap_status language_file_open_as(struct language_model *m, const char *path, bo
   TRY(settle_vocabulary(m));
   TRY(settle_stack_head(m, &keys, options));
   return find_origins(m);
+}
+
+neap_status language_model_understood(const char *path, struct region *region,
+                                      struct understood *understood) {
+  struct language_model m;
+  neap_status status = language_file_open(&m, path, false);
+  const struct model_keys keys = {.path = path,
+                                  .config = m.config,
+                                  .gguf = &m.gguf,
+                                  .architecture = gguf_text(&m.gguf, "general.architecture"),
+                                  .asked = &m.asked};
+  if (status == NEAP_OK) status = keys_tell_unused(&keys, region, understood);
+  language_file_close(&m);
+  return status;
 }
 
 /* Bytes of the buffer: a disk reads 0.7 GB/s in pieces of 1 MiB, 0.85 in pieces of 4 MiB. */
@@ -582,6 +601,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
               "%s: the weight '%s' has shape %s in the file, but %s by its description", m->path, o->name,
               dims_text(o->rank, o->dims).text, shape_text(t).text);
     t->kept = o->made || o->part == PART_CLASSIFIER;
+    t->origin = is_less(m, o);
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
     t->file_bytes = language_file_bytes(m, o);

@@ -34,6 +34,11 @@ neap_status language_model_pixels(const char *path, struct task_pixels *pixels);
 neap_status language_model_new_layers(const char *path, const neap_model_options *options,
                                       struct region *region, const char **layers);
 
+/* Adds a row for each key of its description that was not used, but those that say nothing of what it
+ * computes. */
+struct understood;
+neap_status language_model_understood(const char *path, struct region *region, struct understood *understood);
+
 /* Gives the tokenizer that comes with the model, to be freed with tokenizer_free. */
 neap_status language_model_tokenizer(const char *path, struct tokenizer **out);
 

@@ -69,6 +69,11 @@ const char *model_language_path(const char *name) {
   return format != NULL && format->reader == &language ? path : NULL;
 }
 
+neap_status model_understood(const char *name, struct region *region, struct understood *understood) {
+  const char *path = model_language_path(name);
+  return path != NULL ? language_model_understood(path, region, understood) : NEAP_OK;
+}
+
 bool neap_model_is_language(const char *name) { return model_language_path(name) != NULL; }
 
 bool neap_model_at(int32_t index, neap_row *row) {

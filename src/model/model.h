@@ -24,6 +24,11 @@ const char *model_kept_name(const char *name);
 /* Returns the folder or GGUF file of a language model of others; NULL: this name is not one of these. */
 const char *model_language_path(const char *name);
 
+/* Adds what a language model of a file was read as: rows for keys of its description that were not used.
+ * Nothing for other models. */
+struct understood;
+neap_status model_understood(const char *name, struct region *region, struct understood *understood);
+
 /* Returns true if a model that predicts the next token can be built with options.packed. */
 bool model_packs(const char *name);
 

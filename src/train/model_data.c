@@ -55,8 +55,9 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
     task.asked_image[i] = asked->image[i] == 0 && fixed ? usual.image[i] : asked->image[i];
     task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
   }
-  return choice->own != NULL ? loader_open_own(loader, choice->own, &task)
-                             : loader_open(loader, choice->name, &task);
+  TRY(choice->own != NULL ? loader_open_own(loader, choice->own, &task)
+                          : loader_open(loader, choice->name, &task));
+  return model_understood(model, &loader->source.region, &loader->source.understood);
 }
 
 /* Fails unless the model can learn from the data. */

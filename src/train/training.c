@@ -99,6 +99,18 @@ static neap_status usual_micro_batch(const struct training *t, int64_t *micro) {
   return NEAP_OK;
 }
 
+/* Returns true if a parameter's 0 in its file is another number here. With `change`, no
+ * parameter has such a 0 from then on, as in runs of before. */
+static bool has_origins(struct neap_graph *graph, bool change) {
+  bool any = false;
+  for (size_t i = 0; graph != NULL && i < graph->tensors.count; i++) {
+    struct tensor *t = &graph->tensors.data[i];
+    any = any || (t->origin != 0 && !t->frozen);
+    if (change) t->origin = 0;
+  }
+  return any;
+}
+
 /* Sets the micro-batch, which is the batch of the graph. */
 static neap_status settle_micro_batch(struct training *t) {
   neap_session_options session = t->options->session;
@@ -277,6 +289,8 @@ int64_t training_rewire_every(const neap_train_options *o) {
 /* The setting of a run whose cosine begins after its warm-up; runs from before this setting go on without
  * it. */
 #define COSINE_AFTER_WARMUP "cosine_after_warmup"
+/* Weight decay draws a parameter to what is 0 in its file; earlier runs drew it to 0 here. */
+#define DECAY_BY_FILE "decay_by_file"
 
 /* Returns the settings of the run, with all open ones decided. */
 static neap_train_options settled_options(const struct training *t) {
@@ -337,6 +351,7 @@ static bool add_derived(json_t *settings, const struct training *t) {
     ok = ok && json_object_set_new(settings, "micro_batches", json_integer(t->data.micro_batches)) == 0;
   if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
     ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
+  if (has_origins(t->graph, false)) ok = ok && json_object_set_new(settings, DECAY_BY_FILE, json_true()) == 0;
   if (t->class_weights != NULL)
     ok = ok && json_object_set_new(settings, "class_weights", class_weights_json(t)) == 0;
   if (learning_rate_depends_on_length(o) || training_rewires(o))
@@ -382,6 +397,7 @@ static neap_status add_graphs(struct training *t) {
     shape.batch = t->data.buckets[k].micro;
     shape.length = shape.source_length = t->data.buckets[k].length;
     TRY(neap_model_build(t->options->model, &shape, &graph));
+    has_origins(graph, t->old_decay);
     const neap_status status = neap_session_add_graph(t->session, graph, &index);
     neap_graph_free(graph);
     if (status != NEAP_OK) return status;
@@ -410,6 +426,7 @@ static neap_status add_short_graphs(struct training *t) {
               is_pipeline(&t->own.session) ? "--pipeline" : "--shard all", (long long)records);
     shape.batch = records;
     TRY(neap_model_build(t->options->model, &shape, &graph));
+    has_origins(graph, t->old_decay);
     const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
     neap_graph_free(graph);
     RETURN_IF(status == NEAP_OVER_BUDGET, status,
@@ -504,6 +521,13 @@ neap_status training_read_state(struct training *t) {
     TRY(checkpoint_has_setting(resume, COSINE_AFTER_WARMUP, &after));
     t->rate.old_cosine = !after;
     if (!after) json_object_del(t->settings, COSINE_AFTER_WARMUP);
+  }
+  if (json_object_get(t->settings, DECAY_BY_FILE) != NULL) {
+    bool by_file;
+    TRY(checkpoint_has_setting(resume, DECAY_BY_FILE, &by_file));
+    if (!by_file) json_object_del(t->settings, DECAY_BY_FILE);
+    t->old_decay = !by_file;
+    has_origins(t->graph, t->old_decay);
   }
   TRY(checkpoint_read_state(resume, t->settings, &t->state));
   TRY(checkpoint_check_data(resume, t->options->data != NULL ? t->options->data : source->name,

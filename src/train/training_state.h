@@ -34,6 +34,7 @@ struct training {
   struct loader data;
   neap_model_options shape;
   neap_graph *graph;
+  bool old_decay; /* weight decay draws to 0, as in the run that is resumed: DECAY_BY_FILE */
   neap_session *session;
   struct learning_rate rate;
   struct json_lines metrics, digests;

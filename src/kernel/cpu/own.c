@@ -418,6 +418,7 @@ static struct update update_of(const struct kernel *kernel, const struct run_con
                          .beta2 = a->beta2,
                          .epsilon = a->epsilon,
                          .weight_decay = a->weight_decay,
+                         .origin = a->origin,
                          .nesterov = a->nesterov,
                          .step = (int64_t)context->step + 1};
 }
@@ -450,7 +451,7 @@ CPU_OPERATOR(accumulate, TYPES_FLOAT, .converts = updates_sparse) {
 }
 
 ELEMENTS(clear, CHANGED(0))
-ELEMENTS(momentum_begin, GIVEN(0), CHANGED(1), NUMBERS.momentum, NUMBERS.weight_decay)
+ELEMENTS(momentum_begin, GIVEN(0), CHANGED(1), NUMBERS.momentum, NUMBERS.weight_decay, NUMBERS.origin)
 ELEMENTS(momentum_end, CHANGED(0), GIVEN(1), NUMBERS.rate)
 
 /* ---- Clipping: of gradients in their memory order ---- */

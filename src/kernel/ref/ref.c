@@ -486,10 +486,11 @@ RUN(run_global_average_pool_backward) {
     const real unit = (real)run_gradient_unit(context), t = (real)context->step + 1,                         \
                rate = (real)(context->learning_rate * a->rate), momentum = (real)a->momentum,                \
                weight_decay = (real)a->weight_decay, beta1 = (real)a->beta1, beta2 = (real)a->beta2,         \
-               epsilon = (real)a->epsilon, first_correction = 1 / (1 - pow(beta1, t)),                       \
-               second_correction = 1 / sqrt(1 - pow(beta2, t));                                              \
+               epsilon = (real)a->epsilon, origin = (real)a->origin,                                         \
+               first_correction = 1 / (1 - pow(beta1, t)), second_correction = 1 / sqrt(1 - pow(beta2, t));  \
     const bool nesterov = a->nesterov, has_first = firsts != NULL, has_second = seconds != NULL;             \
-    (void)momentum, (void)weight_decay, (void)beta1, (void)beta2, (void)epsilon, (void)first_correction;     \
+    (void)momentum, (void)weight_decay, (void)origin, (void)beta1, (void)beta2, (void)epsilon,               \
+        (void)first_correction;                                                                              \
     (void)second_correction, (void)nesterov;                                                                 \
     FOR(i, kernel_input(kernel, 0)->elements) {                                                              \
       real w = ws[i], first = has_first ? firsts[i] : 0, second = has_second ? seconds[i] : 0;               \
@@ -561,7 +562,7 @@ RUN(run_momentum_begin) {
   const struct update_attributes *a = &ATTRIBUTES->update;
   double *w = in[0], *m = in[1];
   FOR(i, kernel_input(kernel, 0)->elements)
-  m[i] = (double)a->momentum * m[i] + (double)a->weight_decay * w[i];
+  m[i] = (double)a->momentum * m[i] + (double)a->weight_decay * (w[i] - (double)a->origin);
   return NEAP_OK;
 }
 

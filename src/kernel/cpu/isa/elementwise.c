@@ -190,9 +190,10 @@ static const struct updated no_state;
   static void id##_run(int64_t count, struct update u, real first_correction, real second_correction,        \
                        float *ws, float *firsts, float *seconds, const float *gs) {                          \
     const real unit = u.unit, rate = u.rate, momentum = u.momentum, weight_decay = u.weight_decay,           \
-               beta1 = u.beta1, beta2 = u.beta2, epsilon = u.epsilon;                                        \
+               beta1 = u.beta1, beta2 = u.beta2, epsilon = u.epsilon, origin = u.origin;                     \
     const bool nesterov = u.nesterov;                                                                        \
-    (void)momentum, (void)weight_decay, (void)beta1, (void)beta2, (void)epsilon, (void)nesterov;             \
+    (void)momentum, (void)weight_decay, (void)origin, (void)beta1, (void)beta2, (void)epsilon,               \
+        (void)nesterov;                                                                                      \
     (void)first_correction, (void)second_correction;                                                         \
     if (seconds != NULL)                                                                                     \
       RULE_RUN(true, true, __VA_ARGS__)                                                                      \
@@ -224,13 +225,15 @@ void ISA(clear)(int64_t count, struct updated sum) {
          (size_t)run_length(first, count) * bytes_of(sum.storage));
 }
 
-static void momentum_begin_run(int64_t count, const float *w, float *m, float momentum, float weight_decay) {
-  FOR_RUN(count) m[i] = momentum * m[i] + weight_decay * w[i];
+static void momentum_begin_run(int64_t count, const float *w, float *m, float momentum, float weight_decay,
+                               float origin) {
+  FOR_RUN(count) m[i] = momentum * m[i] + weight_decay * (w[i] - origin);
 }
 
 void ISA(momentum_begin)(int64_t count, struct stored of_weights, struct updated state, float momentum,
-                         float weight_decay) {
-  UPDATE_RUNS(state, no_state, no_state, of_weights, momentum_begin_run(length, g, w, momentum, weight_decay))
+                         float weight_decay, float origin) {
+  UPDATE_RUNS(state, no_state, no_state, of_weights,
+              momentum_begin_run(length, g, w, momentum, weight_decay, origin))
 }
 
 static void momentum_end_run(int64_t count, float *w, const float *m, float rate) {

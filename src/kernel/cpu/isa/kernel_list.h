@@ -162,11 +162,11 @@ KERNEL(void, squares, (int64_t whole, int64_t first, int64_t count, const float 
 /* y = x clipped to [-limit, limit] (limit 0: not clipped), times *coefficient (NULL: 1); in place. */
 KERNEL(void, clip_gradient, (int64_t count, float limit, const float *coefficient, const float *x, float *y))
 /* For a step of micro-batches. accumulate: sum += g. clear: sum = 0. momentum_begin: m = momentum * m +
- * weight_decay * w. momentum_end: w -= rate * m. */
+ * weight_decay * (w - origin). momentum_end: w -= rate * m. */
 KERNEL(void, accumulate, (int64_t count, struct updated sum, struct stored g, float unit))
 KERNEL(void, clear, (int64_t count, struct updated sum))
 KERNEL(void, momentum_begin,
-       (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay))
+       (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay, float origin))
 KERNEL(void, momentum_end, (int64_t count, struct updated w, struct stored m, float rate))
 /* Dequantises `count` numbers in whole blocks. */
 KERNEL(void, dequantise, (neap_dtype dtype, int64_t count, const void *blocks, struct stored y))

@@ -147,6 +147,7 @@ struct updated {
 struct update {
   float unit, rate; /* gradients are in units of `unit` */
   float momentum, beta1, beta2, epsilon, weight_decay;
+  float origin; /* what weight decay draws to */
   bool nesterov;
   int64_t step; /* the number of the update, from 1 */
 };

@@ -97,7 +97,7 @@ def bad() -> None:
     twice = [helper.make_node("Relu", ["x"], ["y"], name="one"), helper.make_node("Tanh", ["x"], ["y"], name="two")]
     save("bad-twice", twice, x, y, [])
     pads = helper.make_node("Conv", ["x", "w"], ["y"], name="conv", pads=[0, 0, 1, 1])
-    save("bad-pads", [pads], [value("x", ["batch", 1, 8, 8])], y, [weight("w", 2, 1, 3, 3)])
+    save("padded", [pads], [value("x", ["batch", 1, 8, 8])], y, [weight("w", 2, 1, 3, 3)])
     save("bad-inputs", [helper.make_node("Add", ["x", "z"], ["y"], name="sum")], [*x, value("z", ["batch", 5])], y, [])
     huge = helper.make_tensor("w", TensorProto.FLOAT, [1], [0.0])
     huge.dims[:] = [1 << 62, 1 << 62]

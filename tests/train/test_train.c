@@ -589,7 +589,7 @@ static void test_bad_options(void **state) {
   OTHER("131", options.shape.batch = 131);
   OTHER("learning rate", options.learning_rate = -1);
   OTHER("threads", options.session.threads = -1);
-  OTHER("optimizer 7", options.session.optimizer = (neap_optimizer)7);
+  OTHER("optimizer 99", options.session.optimizer = (neap_optimizer)99);
   OTHER("backend 7", options.session.backend = (neap_backend)7);
   OTHER("costs 7", options.session.costs = (neap_costs)7);
   OTHER("variant 7", options.session.variant = (neap_variant)7);

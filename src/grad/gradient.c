@@ -240,8 +240,8 @@ static neap_status accumulate(struct neap_graph *graph, const struct optimizer *
 static neap_status accumulate_sparse(struct neap_graph *graph, const struct optimizer *o,
                                      const struct node *densify, int32_t gradient) {
   const int32_t *in = densify->inputs;
-  const struct update_attributes own = numbers_for(o, densify->name),
-                                 all = numbers_for(o, graph->tensors.data[in[DENSIFY_VALUES]].name);
+  const struct update_attributes own = numbers_for(o, &(struct tensor){.name = densify->name}),
+                                 all = numbers_for(o, &graph->tensors.data[in[DENSIFY_VALUES]]);
   RETURN_IF(own.rate != all.rate || own.weight_decay != all.weight_decay, NEAP_UNSUPPORTED,
             "a group of parameters contains '%s', which is sparse: all sparse parameters need one rate and "
             "one decay, those of the group of '%s'",

@@ -182,7 +182,9 @@ static bool was_asked(const struct model_keys *keys, const char *within, const c
   const size_t length = strlen(whole);
   for (int i = 0; i < keys->asked->count; i++)
     for (const char *at = keys->asked->names[i]; *at != '\0'; at += strcspn(at, "|"), at += *at == '|')
-      if ((strcspn(at, "|") == length || at[length] == '.') && strncmp(at, whole, length) == 0) return true;
+      if (strncmp(at, whole, length) == 0 &&
+          (at[length] == '\0' || at[length] == '|' || (within[0] != '\0' && at[length] == '.')))
+        return true;
   return false;
 }
 

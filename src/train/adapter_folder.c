@@ -187,16 +187,29 @@ static bool is_trained(const struct tensor *t) {
   return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && !t->frozen;
 }
 
-/* Returns the experts that an adapter's part is of: as many as A has ranks one behind the other. */
+/* Returns a part of the adapter of the module that has the first `length` bytes of the name; NULL: none. */
+static const struct tensor *part_of(const struct neap_graph *graph, const char *name, size_t length,
+                                    const char *part) {
+  for (size_t i = 0; i < graph->tensors.count; i++) {
+    const struct tensor *t = &graph->tensors.data[i];
+    if (t->adapter && strncmp(t->name, name, length) == 0 && strcmp(t->name + length, part) == 0) return t;
+  }
+  return NULL;
+}
+
+/* Returns the rank of the adapter of a module: A of experts has as many rows for each, B has it once. */
+static int64_t rank_of(const struct neap_graph *graph, const char *name, size_t length) {
+  const struct tensor *b = part_of(graph, name, length, part_b);
+  return b != NULL ? b->dims[1] : 1;
+}
+
+/* Returns the experts that an adapter's part belongs to. */
 static int64_t experts_of(const struct writing *w, const struct tensor *t) {
   const char *part = strstr(t->name, ".lora_");
-  for (size_t i = 0; part != NULL && i < w->graph->tensors.count; i++) {
-    const struct tensor *a = &w->graph->tensors.data[i];
-    const size_t module = (size_t)(part - t->name);
-    if (a->adapter && strncmp(a->name, t->name, module) == 0 && strcmp(a->name + module, part_a) == 0)
-      return a->dims[0] / w->from->session->lora;
-  }
-  return 1;
+  if (part == NULL) return 1;
+  const size_t length = (size_t)(part - t->name);
+  const struct tensor *a = part_of(w->graph, t->name, length, part_a);
+  return a != NULL ? a->dims[0] / rank_of(w->graph, t->name, length) : 1;
 }
 
 /* Returns the name of a tensor of the folder. Where a variable is "X.experts.Y", that of expert N is
@@ -315,8 +328,9 @@ static bool list_modules(const struct writing *w, json_t *targets, json_t *saved
     const char *leaf = leaf_of(tensor->name, length);
     const size_t leaf_length = length - (size_t)(leaf - tensor->name);
     *layers += tensor->adapter;
-    if (tensor->adapter && tensor->dims[0] != w->from->session->lora)
-      whole = whole && json_object_setn_new(ranks, tensor->name, length, json_integer(tensor->dims[0])) == 0;
+    const int64_t rank = tensor->adapter ? rank_of(graph, tensor->name, length) : 0;
+    if (tensor->adapter && rank != w->from->session->lora)
+      whole = whole && json_object_setn_new(ranks, tensor->name, length, json_integer(rank)) == 0;
     if (!tensor->adapter)
       whole = whole && add_text(saved, tensor->name, length);
     else if (leaf_is_enough(graph, leaf, leaf_length))

@@ -65,7 +65,7 @@ def test_what_was_not_used_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("attention.causal", False), ("expert_count", 8), ("rope.scaling.attn_factor", 1.5)]
+    ("key", "value"), [("attention.causal", False), ("rope.scaling.attn_factor", 1.5)]
 )
 def test_gguf(tmp_path, key, value):
     gguf = pytest.importorskip("gguf")

@@ -64,9 +64,7 @@ def test_what_was_not_used_is_told(tmp_path):
     assert not {*used, "architectures", "vocab_size"} & set(rows)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("attention.causal", False), ("rope.scaling.attn_factor", 1.5)]
-)
+@pytest.mark.parametrize(("key", "value"), [("attention.causal", False), ("rope.scaling.attn_factor", 1.5)])
 def test_gguf(tmp_path, key, value):
     gguf = pytest.importorskip("gguf")
     folder = tmp_path / "model"

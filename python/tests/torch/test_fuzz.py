@@ -11,13 +11,13 @@ import fuzz_objects_run
 import pytest
 
 PROGRAMS = int(os.environ.get("NEAP_FUZZ_PROGRAMS", "20"))  # of operators, each by both doors
-OBJECTS = int(
-    os.environ.get("NEAP_FUZZ_OBJECTS", "300")
-)  # each by a compiled step; each tenth by the backend, too, which takes longer
+# Of Python's objects, each by a compiled step; each tenth by the backend, too, which takes longer.
+OBJECTS = int(os.environ.get("NEAP_FUZZ_OBJECTS", "50"))
 FIRST = int(os.environ.get("NEAP_FUZZ_FIRST", "0"))
 
 # Faults of neap.torch that are known: (family, seed, door). The test fails where one of them is mended and still stands here.
-KNOWN: dict[tuple[str, int, str], str] = {}
+ITERATOR = "a capture advances an iterator that loss_fn advances, also where the step is refused"
+KNOWN: dict[tuple[str, int, str], str] = {("objects", 11, "step"): ITERATOR, ("objects", 47, "step"): ITERATOR}
 # What was found and mended by longer runs.
 MENDED = [
     (20044, "backend"), (20082, "backend"), (20090, "backend"), (20092, "backend"), (20204, "backend"), (20154, "step"), (20171, "step"),

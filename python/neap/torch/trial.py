@@ -307,7 +307,7 @@ def _name(path: Path) -> str:
 class Verdict:
     """why: the reason why the optimizer runs whole; empty if it is taken parameter by parameter. steps: after how many steps of a
     trial it has taken the most bytes. share: these bytes for each byte of parameters. clones: it must be given clones of gradients. failed:
-    a step without a closure fails."""
+    a step fails since it has no closure."""
 
     why: str
     steps: int = 2
@@ -335,7 +335,7 @@ def verdict(optimizer: Any, whole: Step, apart: Step) -> Verdict:
     except KeptView:
         return Verdict("it keeps views of gradients", clones=True)
     except Exception as error:  # the optimizer's own code, which may need what a trial does not give
-        return Verdict(f"a trial of its steps fails ({type(error).__name__}: {error})", failed=True)
+        return Verdict(f"a trial of its steps fails ({type(error).__name__}: {error})", failed="NoneType" in str(error))
     size = sum(p.numel() * p.element_size() for p in together.parameters)
     return Verdict(why, max(together.steps, 2), together.bytes / max(size, 1))
 

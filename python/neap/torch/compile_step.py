@@ -198,14 +198,10 @@ class CompiledStep:
         if alike:
             self._compare(alike[0].signature)
         kind = self._unchanged(alike) or self._unchanged_step(alike, structure, leaves, parts)
-        if kind is None:
-            kind = Kind(key, self._signature())
-            self.kinds.append(kind)
-            if len(self.kinds) > MOST_KINDS:
-                self._forget(self.kinds.pop(0))
-        elif kind is not self.kinds[-1]:
-            self.kinds.remove(kind)
-            self.kinds.append(kind)
+        kind = kind or Kind(key, self._signature())
+        self.kinds = [*(other for other in self.kinds if other is not kind), kind]
+        if len(self.kinds) > MOST_KINDS:
+            self._forget(self.kinds.pop(0))
         return structure, leaves, parts, kind
 
     # ---- Comparison with what a captured step has built in ----
@@ -239,7 +235,6 @@ class CompiledStep:
             check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
         kind = Kind(kinds[0].key, self._signature())
         kind.traced[place] = capture
-        self.kinds.append(kind)
         return kind
 
     def _take(self, kind: Kind, place: Place, capture: Capture) -> None:

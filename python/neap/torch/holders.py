@@ -145,13 +145,9 @@ def inside_of(target: Any) -> Any:
     """Returns the object of the user's that a holder's target stands for."""
     if isinstance(target, Globals):
         return target.values
-    return (
-        target.kind
-        if isinstance(target, ClassAttributes)
-        else target.of
-        if isinstance(target, SlotAttributes)
-        else target
-    )
+    if isinstance(target, ClassAttributes):
+        return target.kind
+    return target.of if isinstance(target, SlotAttributes) else target
 
 
 def name_of(name: str, key: Any) -> str:
@@ -171,9 +167,8 @@ class Walk:
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any]):
         self.known: set[int] = set()  # objects that were looked into
-        self.globals: dict[
-            int, tuple[str, Globals, bool]
-        ] = {}  # by their dict: module, globals, whether they are a library's
+        # By the dict of a module: its name, the globals, and whether the module is a library's.
+        self.globals: dict[int, tuple[str, Globals, bool]] = {}
         self.classes: set[type] = set()
         self.kinds: list[tuple[nn.Module, type]] = []
         self.others: list[tuple[str, nn.Module]] = []  # modules that are not the model's
@@ -310,8 +305,4 @@ def is_installed(module: str) -> bool:
     """Returns whether a module is Python's own or of an installed library."""
     root = module.partition(".")[0]
     file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return (
-        root not in OPEN
-        and (root in sys.stdlib_module_names or "site-packages" in file or "dist-packages" in file)
-        and root != "__main__"
-    )
+    return root not in OPEN and (root in sys.stdlib_module_names or is_installed_file(file)) and root != "__main__"

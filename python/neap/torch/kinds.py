@@ -46,8 +46,8 @@ class Kind:
         self.watch: Watch | None = None  # of what they read; None before the first
         self.runs = 0
         self.traced: dict[Place, Any] = {}  # captures that were compared with those of other kinds, and are this one's
-        # How often something that is watched changed while the capture at one place stayed the same, and as of which of these
-        # a capture at a place was compared.
+        # The changes of what is watched that left the capture at one place the same; the number of them at which the capture at
+        # each place was compared.
         self.changes, self.compared = 0, {}
         self.changed_often: collections.Counter[str] = collections.Counter()  # holders of libraries
         self.steps: dict[str, Steps] = {}  # by skeleton

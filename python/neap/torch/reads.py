@@ -19,29 +19,13 @@ import torch
 _PACKAGES = (*(str(Path(m.__file__).parent) + "/" for m in (torch, numpy)), str(Path(__file__).parents[1]) + "/")
 _STANDARD = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib"))
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_QUIET = {
-    "CACHE",
-    "COPY",
-    "COPY_FREE_VARS",
-    "DUP_TOP",
-    "EXTENDED_ARG",
-    "NOP",
-    "PRECALL",
-    "PUSH_NULL",
-    "ROT_TWO",
-    "SWAP",
-}
+_QUIET = {"CACHE", "COPY", "COPY_FREE_VARS", "DUP_TOP", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "ROT_TWO", "SWAP"}  # fmt: skip
 _LOADS = (
     "LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "LOAD_SUPER", "IMPORT_FROM",
 )  # fmt: skip
 _IN_BACKWARD = {"register_hook", "register_multi_grad_hook", "register_post_accumulate_grad_hook"}
-_ANY_NAME = {
-    "getattr",
-    "vars",
-    "attrgetter",
-    "__dict__",
-    "__getattribute__",
-}  # functions that read attributes by any text
+# Functions that read attributes by any text.
+_ANY_NAME = {"getattr", "vars", "attrgetter", "__dict__", "__getattribute__"}
 
 
 def is_installed_file(filename: str) -> bool:

@@ -20,11 +20,13 @@ import torch
 from torch import nn
 
 from .holders import (
+    BY_POSITION,
     DEPTH,
     LARGEST,
     MOST,
     NONE,
     SIMPLE,
+    WAYS,
     ClassAttributes,
     Globals,
     Items,
@@ -43,8 +45,6 @@ HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 # Hooks of all modules.
 GLOBAL_HOOKS = [x for name, x in vars(nn.modules.module).items() if name.startswith("_global_") and isinstance(x, dict)]
 ENOUGH = 3  # changes in a holder of a library without another capture, after which it is not watched
-
-BY_POSITION = (list, collections.deque, set)
 
 Place = tuple[str, Any, int]  # a holder's name, a key, and how many of these came before
 Marks = dict[Place, Any]
@@ -82,13 +82,8 @@ class _Row:
 
     def __init__(self, name: str, target: Any, keys: list[Any] | None, library: bool):
         self.name, self.target, self.library = name, target, library
-        self.inside = (
-            vars(target.kind)
-            if isinstance(target, ClassAttributes)
-            else target.values
-            if isinstance(target, Globals)
-            else target
-        )
+        inside = inside_of(target)
+        self.inside = vars(inside) if isinstance(target, ClassAttributes) else inside
         self.keys = keys
         self.take()
         self.arrays = [x for x in self.values if isinstance(x, np.ndarray)]
@@ -103,14 +98,14 @@ class _Row:
         """Returns the number of items, and keys and values."""
         x = self.inside
         if isinstance(x, types.CellType):
-            return 1, [_value_of(x)]
+            return 1, [value for _, value in WAYS[types.CellType][0](x)] or [NONE]
         if isinstance(x, types.FunctionType):
             return 1, [x.__code__, x.__defaults__, x.__kwdefaults__]
         if isinstance(x, contextvars.ContextVar):
             return 1, [x.get(NONE)]
-        if isinstance(x, SlotAttributes):
-            return 1, [getattr(x.of, key, NONE) for key in self.keys]
-        if isinstance(x, BY_POSITION):
+        if isinstance(self.target, SlotAttributes):
+            return 1, [getattr(x, key, NONE) for key in self.keys]
+        if isinstance(x, tuple(BY_POSITION)):
             return len(x), list(itertools.islice(x, MOST))
         if self.keys is None:
             values = list(itertools.islice(dict.values(x) if isinstance(x, dict) else x.values(), MOST))
@@ -125,7 +120,7 @@ class _Row:
         return same and all(_content(x) == self.content[id(x)] for x in self.arrays)
 
     def items(self) -> Items:
-        if isinstance(self.inside, BY_POSITION):
+        if isinstance(self.inside, tuple(BY_POSITION)):
             return list(enumerate(self.values))
         if isinstance(self.inside, (types.CellType, contextvars.ContextVar)):
             return [("", self.values[0])]
@@ -133,13 +128,6 @@ class _Row:
             count = len(self.values) // 2
             return list(zip(self.values[count:], self.values[:count], strict=True))
         return list(zip(self.keys, self.values, strict=True))
-
-
-def _value_of(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not bound yet
-        return NONE
 
 
 class Watch(Walk):

@@ -121,9 +121,9 @@ neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, in
 /* Takes the `count` elements of an axis of x from `first` on. */
 neap_tensor neap_slice(neap_builder *b, neap_tensor x, int axis, int64_t first, int64_t count);
 
-/* What stands for a place outside an axis: nothing (such a place is refused), a constant, the element at the
- * nearer end, the element that lies as far inside from that end as the place lies outside, or the element
- * that an endless repetition of the axis has there. */
+/* The border: what stands for a place outside an axis: nothing (such a place is refused), a constant, the
+ * element at the nearer end, the element that lies as far inside from that end as the place lies outside, or
+ * the element that an endless repetition of the axis has there. */
 typedef enum neap_border {
   NEAP_BORDER_NONE,
   NEAP_BORDER_CONSTANT,
@@ -265,7 +265,7 @@ typedef struct neap_route_options {
   bool normalised;
 } neap_route_options;
 
-/* Where the rows go. Sorted by expert, there are N * count of them. */
+/* The places of rows. Sorted by expert, there are N * count rows. */
 typedef struct neap_routes {
   neap_tensor weights; /* [N, count] of the experts of each row, the highest first */
   neap_tensor rows;    /* [N * count] of NEAP_I32: the row that each sorted row is; for neap_gather */

@@ -41,7 +41,7 @@ static const struct source_row {
     {"preference:FILE",
      "prompts with a chosen and a rejected answer each, one JSON object per line or an array of them: "
      "prompt, "
-     "chosen, rejected, texts or messages; learned from by DPO (--beta); "
+     "chosen, rejected, texts or messages; learned from by DPO (beta); "
      "[,tokens=bytes|characters|N|FILE.json][,test=FILE][,holdout=0.1][,seed=0]",
      preference_open, NULL},
     {"parallel:DIR:de-en", "pairs of lines that translate each other; [,tokens=N|FILE.json]", parallel_open,

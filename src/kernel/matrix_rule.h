@@ -1,11 +1,6 @@
 /* The update rules of matrices (MATRIX_UPDATE in op/update_list.h), compiled in float and in double. A file
- * that includes this first defines `real` and the functions and macros below:
- *
- *     IN_PARALLEL  before a loop whose turns may run at once
- *     static void take_gradient(const struct matrix_rule *m, int64_t first, int64_t count, real *to);
- *     static void take_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *to);
- *     static void change_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *by);
- *     static void multiply(const struct matrix_rule *m, const struct rule_product *p);
+ * that includes this first defines `real`, SQRT, and IN_PARALLEL, which stands before a loop whose turns may
+ * run at once; it then defines the four functions that are declared below.
  *
  * Gradients are taken in units of 1. Sums are in double and in an order that shapes give: bits do not depend
  * on threads. Sources: Shazeer and Stern 2018 (Adafactor, as torch.optim.Adafactor), Lv et al. 2023
@@ -19,6 +14,12 @@
 #include "op/matrix_shape.h"
 
 RULE_PRODUCT(real);
+
+struct matrix_rule;
+static void take_gradient(const struct matrix_rule *m, int64_t first, int64_t count, real *to);
+static void take_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *to);
+static void change_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *by);
+static void multiply(const struct matrix_rule *m, const struct rule_product *p);
 
 /* What a rule works on: `batch` matrices [rows, columns] of one parameter, which lie row by row. */
 struct matrix_rule {

@@ -230,7 +230,7 @@ static neap_status add_parameters(struct lora *l, const struct node *node, int32
   const int64_t inputs = w.dims[1 - axis], outputs = w.dims[axis], rank = l->ranks[weight];
   RETURN_IF(
       l->options->dora && node->op == OP_EXPERT_LINEAR, NEAP_UNSUPPORTED,
-      "lora: '%s' holds the weights of experts, which DoRA does not adapt; leave them out (--lora-layers)",
+      "lora: '%s' holds the weights of experts, which DoRA does not adapt; leave them out of its layers",
       w.name);
   if (l->a[weight] != NO_TENSOR) return NEAP_OK;
   TRY(add_parameter(l, weight, "lora_A.weight",

@@ -130,23 +130,22 @@ neap_status check_ranks(const struct neap_session_options *o) {
 static neap_status check_rule(const struct neap_session_options *o) {
   const struct optimizer_row *row = &optimizer_rows[o->optimizer];
   const bool blocks = o->states_8bit || row->states_8bit;
-  RETURN_IF(
-      o->states_8bit && (row->matrix || row->states[0] == NULL), NEAP_UNSUPPORTED,
-      "--states 8bit: %s has no state that it could store in 8 bits; leave one of the two out, or take adamw",
-      row->name);
+  RETURN_IF(o->states_8bit && (row->matrix || row->states[0] == NULL), NEAP_UNSUPPORTED,
+            "states of 8 bits: optimizer %s has no state for them; leave one of the two out, or take adamw",
+            row->name);
   RETURN_IF(blocks && o->backend != NEAP_CPU, NEAP_UNSUPPORTED,
             "session options: the reference backend computes in double and has no states of 8 bits");
   RETURN_IF(blocks && (is_pipeline(o) || o->shard == NEAP_SHARD_ALL), NEAP_UNSUPPORTED,
             "states of 8 bits: %s would divide their blocks; leave one of the two out",
-            is_pipeline(o) ? "--pipeline" : "--shard all");
+            is_pipeline(o) ? "a pipeline" : "shard all");
   if (!row->matrix) return NEAP_OK;
-  const char *other = is_sparse(o)                 ? "--sparse"
-                      : is_pipeline(o)             ? "--pipeline"
-                      : o->shard == NEAP_SHARD_ALL ? "--shard all"
+  const char *other = is_sparse(o)                 ? "sparse training"
+                      : is_pipeline(o)             ? "a pipeline"
+                      : o->shard == NEAP_SHARD_ALL ? "shard all"
                                                    : NULL;
   RETURN_IF(
       other != NULL, NEAP_UNSUPPORTED,
-      "--optimizer %s: it updates whole matrices, which %s divides; leave one of the two out, or take adamw",
+      "optimizer %s: it updates whole matrices, which %s divides; leave one of the two out, or take adamw",
       row->name, other);
   return NEAP_OK;
 }
@@ -189,11 +188,10 @@ neap_status check_session_options(const struct neap_session_options *o) {
             "lora: adapters (--lora) cannot be combined with sparse parameters (--sparse): frozen weights "
             "stay dense");
   RETURN_IF(o->lora_dora && is_pipeline(o), NEAP_UNSUPPORTED,
-            "lora: a pipeline does not take --dora; leave one of the two out");
-  RETURN_IF(
-      o->lora_dora && o->lora_dropout > 0, NEAP_UNSUPPORTED,
-      "lora: --dora would multiply by the weights twice with --lora-dropout %g; leave one of the two out",
-      (double)o->lora_dropout);
+            "lora: a pipeline does not take DoRA; leave one of the two out");
+  RETURN_IF(o->lora_dora && o->lora_dropout > 0, NEAP_UNSUPPORTED,
+            "lora: DoRA would multiply by the weights twice with a dropout of %g; leave one of the two out",
+            (double)o->lora_dropout);
   RETURN_IF(o->optimizer == NEAP_SGD && o->nesterov && !(optimizer_of(o).momentum > 0), NEAP_INVALID_ARGUMENT,
             "session options: Nesterov's method needs a momentum above 0");
   return NEAP_OK;

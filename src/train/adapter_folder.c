@@ -116,7 +116,7 @@ static neap_status check_tensors(const neap_session *session, const struct safet
         t->rank != v.rank || memcmp(t->dims, v.dims, sizeof *v.dims * (size_t)v.rank) != 0,
         NEAP_INVALID_ARGUMENT,
         "%s: '%s' is %s, but in this run %s; the file belongs to another model, or has another rank for this "
-        "layer (--lora-layers PATTERN=RANK)",
+        "layer (PATTERN=RANK in the list of layers)",
         file->path, name, dims_text(t->rank, t->dims).text, dims_text(v.rank, v.dims).text);
   }
   for (int32_t i = 0; i < file->tensor_count; i++) {
@@ -151,10 +151,10 @@ neap_status adapter_folder_read(const char *folder, const neap_session_options *
             "%s: has adapters of alpha %g, but this run has alpha %g; give --lora-alpha %g", folder,
             config.alpha, alpha, config.alpha);
   RETURN_IF(config.root != options->lora_rs, NEAP_INVALID_ARGUMENT,
-            "%s: has adapters scaled by alpha over %s of their rank, unlike this run; %s --rslora", folder,
+            "%s: has adapters scaled by alpha over %s of their rank, unlike this run; %s rsLoRA", folder,
             config.root ? "the root" : "all", config.root ? "give" : "leave out");
   RETURN_IF(config.dora != options->lora_dora, NEAP_INVALID_ARGUMENT,
-            "%s: has adapters %s lengths of weights (DoRA), unlike this run; %s --dora", folder,
+            "%s: has adapters %s lengths of weights (DoRA), unlike this run; %s DoRA", folder,
             config.dora ? "with" : "without", config.dora ? "give" : "leave out");
   struct region region = {0};
   const char *path = region_format(&region, "%s/%s", folder, weights_file);

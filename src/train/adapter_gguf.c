@@ -92,7 +92,7 @@ static neap_status read_part(void *context, int32_t index, float *data) {
 static neap_status write_file(struct adapter_writing *w, const struct neap_graph *adapted, const char *path) {
   const neap_session_options *o = w->from->session;
   RETURN_IF(o->lora_dora, NEAP_UNSUPPORTED,
-            "%s: a GGUF file of adapters cannot have lengths of weights (--dora); write the complete model "
+            "%s: a GGUF file of adapters cannot have lengths of weights (DoRA); write the complete model "
             "(--merge), or "
             "a folder",
             path);
@@ -100,7 +100,7 @@ static neap_status write_file(struct adapter_writing *w, const struct neap_graph
   for (int32_t i = 0; i < w->count; i++)
     RETURN_IF(o->lora_rs && strstr(w->tensors[i].name, ".lora_a") != NULL && w->tensors[i].dims[0] != o->lora,
               NEAP_UNSUPPORTED,
-              "%s: a GGUF file of adapters cannot scale several ranks by their roots (--rslora); write the "
+              "%s: a GGUF file of adapters cannot scale several ranks by their roots (rsLoRA); write the "
               "complete "
               "model (--merge), or a folder",
               path);

@@ -254,7 +254,7 @@ static neap_status compare(const struct export_check *c, struct probe *p, neap_e
     return neap_fail(
         NEAP_BAD_FORMAT,
         "%s: was written, but cannot be read back (%s); do not use it, and report this, or leave "
-        "the check out by --check-export off",
+        "the check out",
         out, message);
   }
   result->allowed = allowed_for(c->dtype);
@@ -263,7 +263,7 @@ static neap_status compare(const struct export_check *c, struct probe *p, neap_e
       !(result->difference <= result->allowed), NEAP_BAD_FORMAT,
       "%s: was written and read back, and gives other outputs than the run: on one batch they differ by "
       "%.2g of their size (at most %.2g is rounding); do not use it, and report this, or leave the check "
-      "out by --check-export off",
+      "out",
       out, result->difference, result->allowed);
   result->checked = true;
   return NEAP_OK;

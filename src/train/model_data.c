@@ -119,7 +119,7 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   shape->packed = source->conversations > 0 && source->task.chat.packed;
   const float usual_beta = 0.1f;
   RETURN_IF(asked->beta > 0 && !source->preferences, NEAP_INVALID_ARGUMENT,
-            "--beta does nothing with the data of %s: it applies to preferences (preference:FILE)", name);
+            "beta: it does nothing with the data of %s, but applies to preferences (preference:FILE)", name);
   RETURN_IF(
       source->preferences && !model_packs(model), NEAP_UNSUPPORTED,
       "model '%s' cannot learn from preferences; a transformer of one stack that predicts the next token "

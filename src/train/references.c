@@ -59,7 +59,7 @@ neap_status references_take(struct training *t) {
   float *made[SPLITS];
   if (!source->preferences) return NEAP_OK;
   RETURN_IF(training_ranks(t) > 1, NEAP_UNSUPPORTED,
-            "data '%s': preferences are learned from in one process; leave --processes out", source->name);
+            "data '%s': preferences are learned from in one process; start one", source->name);
   for (int s = 0; s < SPLITS; s++) {
     made[s] = region_alloc(&source->region, (size_t)(2 * source->records[s]) + 1, sizeof *made[s]);
     RETURN_IF(made[s] == NULL, NEAP_OUT_OF_MEMORY, "out of memory for log-probabilities");

@@ -51,11 +51,11 @@ eight=$(($(bytes --optimizer adamw8) - none))
 
 # What does not go together is said before the first step.
 expect 1 "${gpt[@]}" --optimizer muon --steps 1 --sparse 0.5
-says "--optimizer muon: it updates whole matrices, which --sparse divides"
+says "optimizer muon: it updates whole matrices, which sparse training divides"
 expect 1 "${gpt[@]}" --optimizer galore --steps 1 --processes 3 --shard all
 says "--shard all"
 expect 1 "${gpt[@]}" --optimizer adafactor --states 8bit --steps 1
-says "--states 8bit: adafactor has no state"
+says "states of 8 bits: optimizer adafactor has no state"
 expect 1 "${gpt[@]}" --optimizer adamw8 --steps 1 --backend reference
 says "no states of 8 bits"
 expect 1 "$neap" train --model mlp-8 --data synthetic:images=32 --batch 8 --optimizer apollo --projection-rank 64 --steps 1

@@ -108,7 +108,7 @@ PLACES = [
     Place("number of parameters", "(0.5 if sum(p.requires_grad for p in model.parameters()) % 2 else 1.5)", ("parameter($i).requires_grad_(False)", "parameter($i).requires_grad_(True)")),
 ]  # fmt: skip
 
-# How a number takes part: in a forward pass; in a loss.
+# Uses of a number: in a forward pass; in a loss.
 USES = [
     "h = h * $v", "h = h + $v", "if $v > 0.6:\n    h = torch.relu(h)", "h = F.dropout(h, min(float($v), 1) * 0.4)", "h = F.leaky_relu(h, float($v))",
     "for _ in range(int($v * 4)):\n    h = torch.tanh(h)", "h = torch.where(h > $v, h, h * 0.5)", "h = (h, torch.tanh(h))[int($v > 0.6)]", "h = h + torch.full_like(h, float($v))",
@@ -119,7 +119,7 @@ LOSS_USES = [
     "loss = loss + F.dropout(out, min(float($v), 1) * 0.3).mean()", "loss = loss + (out - $v).square().mean()",
 ]  # fmt: skip
 
-# Where a number is read; $use is a use, indented as it needs. `self` of the model is read in its forward only.
+# Places at which a number is read; $use is a use, indented as it needs. `self` of the model is read in its forward only.
 WHERES = [
     (4, Row("forward", forward="$use")),
     (1, Row("function", top="def helper$n(h):\n    $use\n    return h", forward="h = helper$n(h)")),
@@ -260,7 +260,7 @@ PARTS = [
     Row("one-cycle schedule", made="schedule$n = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=40)", after="schedule$n.step()", weight=0.6),
 ]  # fmt: skip
 
-# What may be done to any model between two steps.
+# Changes of any model between two steps.
 CHANGES = [
     "pass", "model.eval()", "model.train()", "parameter($i).requires_grad_(False)", "for p in model.parameters():\n    p.requires_grad_(True)", "optimizer.param_groups[0]['lr'] = $f * 0.1", "optimizer.param_groups[0]['weight_decay'] = $f * 0.1",
     "optimizer.param_groups[0]['lr'] = torch.tensor($f * 0.1)", "model.load_state_dict({k: v * 0.5 if v.is_floating_point() else v for k, v in model.state_dict().items()})", "model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)",

@@ -421,18 +421,9 @@ def examine(source: str, door: str) -> dict[str, Any]:
             expected = eager(source, door == "backend")
         except Exception as error:
             return {**notes, "outcome": "invalid", "kind": "eager fails", "detail": f"{type(error).__name__}: {error}"}
-        try:
-            text = differs(by_step(source, notes), expected) if door == "step" else by_backend(source, notes, expected)
-            found = {"outcome": "fault", "kind": "other bits", "detail": text} if text else {"outcome": "equal"}
-        except RefusedByName as error:
-            found = {"outcome": "refused", "kind": str(error)}
-        except Fault as error:
-            found = {"outcome": "fault", "kind": error.args[0], "detail": error.args[1]}
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{where.filename.rpartition('/')[2]}, line {where.lineno} {where.name}"
-            detail = f"{' '.join(str(error).split())[:400]} ({place})"
-            found = {"outcome": "fault", "kind": f"{type(error).__name__} in a step", "detail": detail}
+        found = fuzz_run.outcome_of(
+            lambda: differs(by_step(source, notes), expected) if door == "step" else by_backend(source, notes, expected)
+        )
         if found["outcome"] == "fault" and differs(eager(source, door == "backend"), expected):
             found = {"outcome": "invalid", "kind": "eager differs from itself", "detail": found["detail"]}
     return {**notes, **found}

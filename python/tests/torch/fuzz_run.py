@@ -6,6 +6,7 @@ import linecache
 import re
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +398,22 @@ def _by_door(scope: dict[str, Any], notes: dict[str, Any], eager: Trained) -> st
     return (_by_backend if notes["door"] == "backend" else _by_fused_step)(scope, notes, eager)
 
 
+def outcome_of(compare: Callable[[], str]) -> dict[str, Any]:
+    """What a comparison finds: equal if its text is empty, refused, or a fault, which an error is, too."""
+    try:
+        text = compare()
+        return {"outcome": "fault", "kind": "other bits", "detail": text} if text else {"outcome": "equal"}
+    except RefusedByName as error:
+        return {"outcome": "refused", "kind": str(error)}
+    except Fault as error:
+        return {"outcome": "fault", "kind": error.args[0], "detail": error.args[1]}
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{where.filename.rpartition('/')[2]}, line {where.lineno} {where.name}"
+        detail = f"{' '.join(str(error).split())[:400]} ({place})"
+        return {"outcome": "fault", "kind": f"{type(error).__name__} in a step", "detail": detail}
+
+
 def examine(source: str, door: str) -> dict[str, Any]:
     """{"outcome": "equal" | "refused" | "fault", ...} of a program's source by one door."""
     scope = load(source)
@@ -407,21 +424,7 @@ def examine(source: str, door: str) -> dict[str, Any]:
             eager = Trained(scope, door == "backend").eager()
         except Exception as error:
             return {**notes, "outcome": "invalid", "kind": "eager fails", "detail": f"{type(error).__name__}: {error}"}
-        try:
-            text = _by_door(scope, notes, eager)
-            found = {"outcome": "fault", "kind": "other bits", "detail": text} if text else {"outcome": "equal"}
-        except RefusedByName as error:
-            found = {"outcome": "refused", "kind": str(error)}
-        except Fault as error:
-            found = {"outcome": "fault", "kind": error.args[0], "detail": error.args[1]}
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{where.filename.rpartition('/')[2]}, line {where.lineno} {where.name}"
-            found = {
-                "outcome": "fault",
-                "kind": f"{type(error).__name__} in a step",
-                "detail": f"{' '.join(str(error).split())[:400]} ({place})",
-            }
+        found = outcome_of(lambda: _by_door(scope, notes, eager))
         if found["outcome"] == "fault" and _differs(Trained(scope, door == "backend").eager().record, eager.record):
             found = {"outcome": "invalid", "kind": "eager differs from itself", "detail": found["detail"]}
     replanned = [str(w.message) for w in caught if str(w.message).startswith("neap: more was allocated")]

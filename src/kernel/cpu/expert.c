@@ -20,6 +20,19 @@ static void *element_of(void *data, neap_dtype dtype, int64_t i) {
   return (unsigned char *)data + dtype_bytes(dtype, (uint64_t)i);
 }
 
+/* ---- Rows of floats ---- */
+
+static void widen_row(const struct kernel *kernel, int32_t input, void *const *in, int64_t row, float *to) {
+  const struct tensor *t = kernel_input(kernel, input);
+  K->widen(t->dtype, t->dims[1], element_of(in[input], t->dtype, row * t->dims[1]), to);
+}
+
+static void narrow_row(const struct kernel *kernel, int32_t output, void *const *out, int64_t row,
+                       const float *from) {
+  const struct tensor *t = kernel_output(kernel, output);
+  K->narrow(t->dtype, t->dims[1], from, element_of(out[output], t->dtype, row * t->dims[1]));
+}
+
 /* ---- The router ---- */
 
 /* Places in the workspace: scores of a row, shares and their gradients; the experts of all rows, or of one.
@@ -48,16 +61,14 @@ static uint64_t route_bytes(int64_t rows, int64_t experts, int64_t count) {
 /* Widens a row of scores, or of the gradients of shares. */
 static void take_row(const struct kernel *kernel, int32_t input, void *const *in, int64_t row, float *floats,
                      double *doubles) {
-  const struct tensor *t = kernel_input(kernel, input);
-  K->widen(t->dtype, t->dims[1], element_of(in[input], t->dtype, row * t->dims[1]), floats);
-  for (int64_t i = 0; i < t->dims[1]; i++) doubles[i] = (double)floats[i];
+  widen_row(kernel, input, in, row, floats);
+  for (int64_t i = 0; i < kernel_input(kernel, input)->dims[1]; i++) doubles[i] = (double)floats[i];
 }
 
 static void give_row(const struct kernel *kernel, void *const *out, int64_t row, const double *doubles,
                      float *floats) {
-  const struct tensor *t = kernel_output(kernel, 0);
-  for (int64_t i = 0; i < t->dims[1]; i++) floats[i] = (float)doubles[i];
-  K->narrow(t->dtype, t->dims[1], floats, element_of(out[0], t->dtype, row * t->dims[1]));
+  for (int64_t i = 0; i < kernel_output(kernel, 0)->dims[1]; i++) floats[i] = (float)doubles[i];
+  narrow_row(kernel, 0, out, row, floats);
 }
 
 RUN(run_route) {
@@ -238,17 +249,6 @@ static struct sum_memory sum_memory(void *workspace, int64_t width, int64_t coun
 
 static uint64_t sum_bytes(int64_t width, int64_t count) {
   return (uint64_t)(2 * width + 2 * count) * sizeof(float);
-}
-
-static void widen_row(const struct kernel *kernel, int32_t input, void *const *in, int64_t row, float *to) {
-  const struct tensor *t = kernel_input(kernel, input);
-  K->widen(t->dtype, t->dims[1], element_of(in[input], t->dtype, row * t->dims[1]), to);
-}
-
-static void narrow_row(const struct kernel *kernel, int32_t output, void *const *out, int64_t row,
-                       const float *from) {
-  const struct tensor *t = kernel_output(kernel, output);
-  K->narrow(t->dtype, t->dims[1], from, element_of(out[output], t->dtype, row * t->dims[1]));
 }
 
 RUN(run_expert_sum) {

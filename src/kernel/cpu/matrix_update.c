@@ -19,12 +19,6 @@ struct operands {
   void *workspace; /* of products */
 };
 
-struct matrix_rule;
-struct rule_product;
-static void take_gradient(const struct matrix_rule *m, int64_t first, int64_t count, real *to);
-static void take_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *to);
-static void change_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *by);
-static void multiply(const struct matrix_rule *m, const struct rule_product *p);
 #include "kernel/matrix_rule.h"
 
 static void take(const struct operands *o, struct stored x, int64_t first, int64_t count, real *to) {

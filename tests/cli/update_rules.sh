@@ -53,7 +53,7 @@ eight=$(($(bytes --optimizer adamw8) - none))
 expect 1 "${gpt[@]}" --optimizer muon --steps 1 --sparse 0.5
 says "optimizer muon: it updates whole matrices, which sparse training divides"
 expect 1 "${gpt[@]}" --optimizer galore --steps 1 --processes 3 --shard all
-says "--shard all"
+says "shard all"
 expect 1 "${gpt[@]}" --optimizer adafactor --states 8bit --steps 1
 says "states of 8 bits: optimizer adafactor has no state"
 expect 1 "${gpt[@]}" --optimizer adamw8 --steps 1 --backend reference

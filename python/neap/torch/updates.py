@@ -98,7 +98,7 @@ class Updater:
         """Chooses the way by hooks, settings and a trial. Returns a key of what the plan of a step rests on: the way, and for each
         parameter its group and that group's settings."""
         self.groups_now = self.groups()
-        settings = tuple(map(flags_of, self.optimizer.param_groups))
+        self.settings = settings = tuple(map(flags_of, self.optimizer.param_groups))
         attributes = {
             k: v for k, v in vars(self.optimizer).items() if isinstance(v, (bool, int, float, str)) and k not in APART
         }
@@ -120,7 +120,7 @@ class Updater:
         places = {id(p): i for i, group in enumerate(self.optimizer.param_groups) for p in group["params"]}
         members = tuple(places.get(id(p)) for p in parameters)
         if why:
-            return True, self.hooked, members
+            return True, self.hooked, members, settings
         return False, members, settings
 
     def _besides(self, replaced: bool) -> str:
@@ -142,7 +142,7 @@ class Updater:
 
     def measured(self, parameters: list[nn.Parameter], clips: bool, heap: Any) -> Update:
         """As measure_whole, once for the same parameters."""
-        key = tuple(map(id, parameters)), clips, self.untried
+        key = tuple(map(id, parameters)), clips, self.untried, self.settings
         if key not in self.costs:
             self.costs[key] = measure_whole(self, parameters, clips, heap)
         return self.costs[key]

@@ -24,7 +24,7 @@ model = transformers.LlamaForCausalLM(
         num_key_value_heads=2,
     )
 )
-pieces = torch.randint(256, (64, 32))
+pieces = torch.randint(256, (64, 128))
 data = [{"input_ids": piece, "labels": piece} for piece in pieces]
 
 with tempfile.TemporaryDirectory() as folder:

@@ -118,6 +118,11 @@ neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void
   return NEAP_OK;
 }
 
+bool file_is_folder(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 neap_status file_open(const char *path, int *descriptor, uint64_t *bytes) {
   struct stat status;
   const int opened =

@@ -22,6 +22,9 @@ int file_read_at(int descriptor, uint64_t offset, void *data, size_t bytes);
 /* The same, with a message that names `path`. NEAP_BAD_FORMAT: the file ends before. */
 neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void *data, size_t bytes);
 
+/* Returns true if a folder has this path. */
+bool file_is_folder(const char *path);
+
 /* Opens a regular file for reading; the caller closes the descriptor. NEAP_IO_FAILED: it cannot be opened or
  * is not a regular file; then no descriptor is open. */
 neap_status file_open(const char *path, int *descriptor, uint64_t *bytes);

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "data/chat_lines.h"
@@ -406,9 +405,8 @@ static const char *in_folder(struct source *source, const char *folder, const ch
 }
 
 static neap_status find_files(struct work *w, const struct words *words) {
-  struct stat found;
   struct source *source = w->source;
-  const bool folder = stat(words->place, &found) == 0 && S_ISDIR(found.st_mode);
+  const bool folder = file_is_folder(words->place);
   w->files[SPLIT_TEST] = words->test;
   w->files[SPLIT_TRAIN] = folder ? in_folder(source, words->place, "train.jsonl") : words->place;
   RETURN_IF(w->files[SPLIT_TRAIN] == NULL, NEAP_IO_FAILED, "%s: the folder has no train.jsonl", words->place);

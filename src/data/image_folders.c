@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "data/picture.h"
 #include "text/utf8.h"
 
@@ -136,11 +137,6 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-bool image_folders_exists(const char *folder) {
-  struct stat status;
-  return stat(folder, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
 neap_status image_folders_count(struct source *source, const char *folder, int64_t *count) {
   class_names names = {0};
   const neap_status status = list(folder, &source->region, &names);
@@ -156,7 +152,7 @@ static neap_status take_class(const char *folder, const char *name, struct regio
                               class_names *classes, struct problems *problems) {
   const char *path = region_format(region, "%s/%s", folder, name);
   RETURN_IF_NULL(path);
-  if (!image_folders_exists(path)) return NEAP_OK;
+  if (!file_is_folder(path)) return NEAP_OK;
   const neap_status status = check_name(folder, name);
   if (status != NEAP_OK) return add_problem(problems, region, status);
   return vector_push(classes, name);

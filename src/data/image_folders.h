@@ -42,7 +42,4 @@ neap_status image_folders_tell(struct source *source, const endings_left_out *le
 /* Sorts by file name, then by path. */
 void image_folders_sort(image_files *files);
 
-/* Returns true if the folder exists. */
-bool image_folders_exists(const char *folder);
-
 #endif

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
+
 /* The names of a part in the order in which they are looked for. */
 struct part_names {
   const char *names[5]; /* up to NULL */
@@ -97,7 +99,7 @@ static neap_status has_classes(struct source *source, const char *path, const cl
     const char *inner;
     if (is_part(source, classes->data[i], &testing)) continue;
     TRY(path_in(source, path, classes->data[i], &inner));
-    *has = image_folders_exists(inner);
+    *has = file_is_folder(inner);
   }
   return NEAP_OK;
 }

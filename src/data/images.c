@@ -229,7 +229,7 @@ static neap_status list_part(struct source *source, const char *folder, image_fi
     const size_t before = files->count;
     RETURN_IF_NULL(path);
     const bool training = files == &images->files[SPLIT_TRAIN];
-    if (!training && !image_folders_exists(path)) continue;
+    if (!training && !file_is_folder(path)) continue;
     TRY(image_folders_files(source, path, (int32_t)c, files, &images->left_out));
     if (files->count > before || !training) continue;
     const neap_status empty = neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it",
@@ -316,7 +316,7 @@ static neap_status list_known(struct source *source, const struct words *words, 
   for (int64_t c = 0; c < e->classes && e->class_names != NULL && !folders; c++) {
     const char *path = region_format(&source->region, "%s/%s", words->folder, e->class_names[c]);
     RETURN_IF_NULL(path);
-    folders = image_folders_exists(path);
+    folders = file_is_folder(path);
   }
   source->unlabelled = !folders;
   if (!folders) TRY(image_folders_files(source, words->folder, -1, files, &images->left_out));
@@ -426,6 +426,6 @@ neap_status images_open(const char *argument, struct source *source) {
   RETURN_IF_NULL(source->context);
   source->close = close_images;
   ((struct images *)source->context)->folder = words.folder;
-  RETURN_IF(!image_folders_exists(words.folder), NEAP_IO_FAILED, "%s: is not a folder", words.folder);
+  RETURN_IF(!file_is_folder(words.folder), NEAP_IO_FAILED, "%s: is not a folder", words.folder);
   return open_images(source, &words);
 }

@@ -61,6 +61,7 @@ struct source {
   int64_t sequence_length;             /* of the longest record, as the model sees it; 0: not sequences */
   bool unlabelled;                     /* labels are missing: they are -1, or 0 if they are values */
   bool augment_asked;                  /* augments only if the user asks for it */
+  bool drawn;                          /* the program draws the records: its name says what they are */
   bool slow;                           /* records take long to read: they are read ahead */
   bool whole_check; /* every record is read before training, so that all damaged ones are named */
   int64_t

@@ -187,6 +187,7 @@ neap_status synthetic_open(const char *argument, struct source *source) {
   struct words words = {0};
   struct drawing drawing;
   enum task_kind kind = source->task.kind;
+  source->drawn = true;
   TRY(parse(argument, &words));
   if (kind == TASK_FEATURES) { /* images will do */
     kind = TASK_IMAGES;

@@ -1,4 +1,5 @@
 #include "model/language_export.h"
+#include "model/family_writing.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
 #include "model/language_export_gguf.h"
+#include "model/family_writing.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -58,6 +58,10 @@ neap_status language_file_open(struct language_model *m, const char *path, bool 
 /* The same with the head of the options. Parts of a classifier that the file does not have are new. */
 neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
                                   const neap_model_options *options);
+
+/* Opens a GGUF file, and gives its keys; of its tensors' places alone, or with `vocabulary` of its tokens,
+ * too. Close with language_file_close, whatever the status. */
+neap_status language_file_open_gguf(struct language_model *m, struct model_keys *keys, bool vocabulary);
 void language_file_close(struct language_model *m);
 
 /* Makes later reads bypass the system's page cache. For one thread. */

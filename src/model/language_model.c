@@ -17,16 +17,11 @@
 
 /* ---- The contents of the file ---- */
 
-static bool is_folder(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
 bool language_model_is_folder(const char *path) {
   char config[4096];
   struct stat status;
   const int length = snprintf(config, sizeof config, "%s/config.json", path);
-  return length > 0 && (size_t)length < sizeof config && is_folder(path) && stat(config, &status) == 0;
+  return length > 0 && (size_t)length < sizeof config && file_is_folder(path) && stat(config, &status) == 0;
 }
 
 /* Finds the tensor of a folder for a variable's name; some files leave out the family's prefix. NULL: the
@@ -68,7 +63,8 @@ static neap_status find_experts(struct language_model *m, struct origin *o, bool
     RETURN_IF(!*found, NEAP_BAD_FORMAT, "%s: tensor '%s' is missing; each of the %lld experts needs one",
               m->path, name, (long long)count);
     TRY(packed_weight_find(&m->weights, o->experts[e], &m->region, &packed));
-    RETURN_IF(packed != NULL, NEAP_UNSUPPORTED, "%s: tensor '%s' is packed in 4 bits; experts cannot be so",
+    RETURN_IF(packed != NULL, NEAP_UNSUPPORTED,
+              "%s: tensor '%s' is packed in 4 bits; weights of experts must be whole or in GGUF's blocks",
               m->path, name);
     TRY(safetensors_need_real(o->experts[e]->file, o->experts[e]->index));
     const struct safetensors_tensor *t = &o->experts[e]->file->tensors[o->experts[e]->index],
@@ -325,7 +321,7 @@ static neap_status open_folder(struct language_model *m, struct model_keys *keys
   return weight_files_open(m->path, NULL, &m->weights);
 }
 
-static neap_status open_gguf(struct language_model *m, struct model_keys *keys, bool vocabulary) {
+neap_status language_file_open_gguf(struct language_model *m, struct model_keys *keys, bool vocabulary) {
   TRY(vocabulary ? gguf_open(m->path, &m->gguf) : gguf_open_for_tensors(m->path, &m->gguf));
   keys->gguf = &m->gguf;
   keys->architecture = gguf_text(&m->gguf, "general.architecture");
@@ -454,7 +450,7 @@ neap_status language_file_open_as(struct language_model *m, const char *path, bo
                                   const neap_model_options *options) {
   *m = (struct language_model){.path = path};
   struct model_keys keys = {.path = path, .region = &m->region, .asked = &m->asked};
-  TRY(is_folder(path) ? open_folder(m, &keys) : open_gguf(m, &keys, vocabulary));
+  TRY(file_is_folder(path) ? open_folder(m, &keys) : language_file_open_gguf(m, &keys, vocabulary));
   TRY(family_describe(&keys, &m->family, &m->transformer, &m->context));
   TRY(read_rope_factors(m));
   TRY(read_long_rope(m, &keys));
@@ -733,11 +729,11 @@ neap_status language_model_digest(const char *path, char digest[65]) {
   struct sha256 hash;
   int descriptor;
   uint64_t end;
-  const bool folder = is_folder(path);
+  const bool folder = file_is_folder(path);
   const char *file = folder ? region_format(&m.region, "%s/config.json", path) : path;
   neap_status status = file == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", path)
                        : folder     ? NEAP_OK
-                                    : open_gguf(&m, &keys, false);
+                                    : language_file_open_gguf(&m, &keys, false);
   if (status == NEAP_OK) status = file_open(file, &descriptor, &end);
   if (status == NEAP_OK) {
     for (int32_t i = 0; i < m.gguf.tensor_count; i++)
@@ -751,157 +747,6 @@ neap_status language_model_digest(const char *path, char digest[65]) {
     sha256_finish(&hash, digest);
     close(descriptor);
   }
-  language_file_close(&m);
-  return status;
-}
-
-/* ---- The tokenizer ---- */
-
-static int32_t gguf_id(const struct gguf *g, const char *key) {
-  int64_t id;
-  return gguf_integer(g, key, &id) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
-}
-
-static int gguf_flag(const struct gguf *g, const char *key) {
-  bool flag;
-  return gguf_bool(g, key, &flag) ? flag : -1;
-}
-
-/* Reads the numbers of an array, one for each token; NULL: none exists. */
-static neap_status token_numbers(struct language_model *m, const struct gguf_array *array, int64_t count,
-                                 const char *key, bool real, void **numbers) {
-  *numbers = NULL;
-  if (array == NULL) return NEAP_OK;
-  RETURN_IF(array->count != count, NEAP_BAD_FORMAT, "%s: '%s' has %lld numbers for %lld tokens", m->path, key,
-            (long long)array->count, (long long)count);
-  *numbers = region_alloc(&m->region, (size_t)count, 4);
-  RETURN_IF(*numbers == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for its tokens", m->path);
-  for (int64_t i = 0; i < count; i++)
-    if (real)
-      ((float *)*numbers)[i] = (float)gguf_real_at(array, i);
-    else
-      ((int32_t *)*numbers)[i] = (int32_t)gguf_integer_at(array, i);
-  return NEAP_OK;
-}
-
-#define TOKENIZER_KEY "tokenizer.ggml."
-
-/* Reads the map of characters of a SentencePiece model. */
-static neap_status read_character_map(struct language_model *m, struct token_vocabulary *v) {
-  const struct gguf_array *array = gguf_integers(&m->gguf, TOKENIZER_KEY "precompiled_charsmap");
-  if (array == NULL || array->count == 0) return NEAP_OK;
-  unsigned char *map = region_alloc(&m->region, (size_t)array->count, 1);
-  RETURN_IF(map == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for its tokens", m->path);
-  for (int64_t i = 0; i < array->count; i++) map[i] = (unsigned char)gguf_integer_at(array, i);
-  v->map = map;
-  v->map_bytes = (size_t)array->count;
-  return NEAP_OK;
-}
-
-neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v) {
-  const struct gguf *g = &m->gguf;
-  const struct gguf_strings *tokens = gguf_strings(g, TOKENIZER_KEY "tokens"),
-                            *merges = gguf_strings(g, TOKENIZER_KEY "merges");
-  void *scores, *types;
-  *v = (struct token_vocabulary){.file = m->path};
-  if (tokens == NULL) return NEAP_OK;
-  RETURN_IF(tokens->count > INT32_MAX || (merges != NULL && merges->count > INT32_MAX), NEAP_TOO_LARGE,
-            "%s: more than 2^31 tokens", m->path);
-  TRY(token_numbers(m, gguf_reals(g, TOKENIZER_KEY "scores"), tokens->count, TOKENIZER_KEY "scores", true,
-                    &scores));
-  TRY(token_numbers(m, gguf_integers(g, TOKENIZER_KEY "token_type"), tokens->count,
-                    TOKENIZER_KEY "token_type", false, &types));
-  *v = (struct token_vocabulary){.file = m->path,
-                                 .model = gguf_text(g, TOKENIZER_KEY "model"),
-                                 .pre = gguf_text(g, TOKENIZER_KEY "pre"),
-                                 .count = (int32_t)tokens->count,
-                                 .tokens = tokens->texts,
-                                 .lengths = tokens->lengths,
-                                 .scores = scores,
-                                 .types = types,
-                                 .merge_count = merges != NULL ? (int32_t)merges->count : 0,
-                                 .merges = merges != NULL ? merges->texts : NULL,
-                                 .bos = gguf_id(g, TOKENIZER_KEY "bos_token_id"),
-                                 .eos = gguf_id(g, TOKENIZER_KEY "eos_token_id"),
-                                 .unknown = gguf_id(g, TOKENIZER_KEY "unknown_token_id"),
-                                 .padding = gguf_id(g, TOKENIZER_KEY "padding_token_id"),
-                                 .add_bos = gguf_flag(g, TOKENIZER_KEY "add_bos_token"),
-                                 .add_eos = gguf_flag(g, TOKENIZER_KEY "add_eos_token"),
-                                 .add_space_prefix = gguf_flag(g, TOKENIZER_KEY "add_space_prefix"),
-                                 .remove_spaces = gguf_flag(g, TOKENIZER_KEY "remove_extra_whitespaces")};
-  return read_character_map(m, v);
-}
-
-static neap_status vocabulary_tokenizer(struct language_model *m, struct tokenizer **out) {
-  struct token_vocabulary v;
-  TRY(language_file_vocabulary(m, &v));
-  RETURN_IF(v.tokens == NULL || v.model == NULL, NEAP_BAD_FORMAT,
-            "%s: has no tokenizer: '%stokens' or '%smodel' is missing", m->path, TOKENIZER_KEY,
-            TOKENIZER_KEY);
-  return tokenizer_from_vocabulary(&v, out);
-}
-
-neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
-  struct language_model m = {.path = path};
-  struct model_keys keys;
-  if (is_folder(path)) return tokenizer_import(path, out);
-  neap_status status = open_gguf(&m, &keys, true);
-  if (status == NEAP_OK) status = vocabulary_tokenizer(&m, out);
-  language_file_close(&m);
-  return status;
-}
-
-/* ---- The chat template ---- */
-
-/* Returns the program in tokenizer_config.json: a text or, in a list of several, the one called "default". */
-static const char *find_template(const json_t *config) {
-  const json_t *given = json_object_get(config, "chat_template"), *one;
-  size_t i;
-  json_array_foreach(given, i, one) {
-    const char *name = json_string_value(json_object_get(one, "name"));
-    if (name != NULL && strcmp(name, "default") == 0)
-      return json_string_value(json_object_get(one, "template"));
-  }
-  return json_string_value(given);
-}
-
-neap_status language_folder_template(const char *folder, struct region *region, const char **file,
-                                     const char **jinja) {
-  struct text text;
-  json_t *config = NULL;
-  *jinja = NULL;
-  *file = region_format(region, "%s/chat_template.jinja", folder);
-  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-  if (access(*file, F_OK) == 0) {
-    TRY(text_read(*file, true, region, &text));
-    *jinja = region_format(region, "%.*s", (int)text.length, text.bytes);
-    RETURN_IF(*jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
-    return NEAP_OK;
-  }
-  *file = region_format(region, "%s/tokenizer_config.json", folder);
-  RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-  if (access(*file, F_OK) != 0) return NEAP_OK;
-  TRY(json_read_as_reals(*file, &config));
-  const char *found = find_template(config);
-  *jinja = found != NULL ? region_string(region, found) : NULL;
-  json_decref(config);
-  RETURN_IF(found != NULL && *jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
-  return NEAP_OK;
-}
-
-neap_status language_model_chat_template(const char *path, struct chat_template **out) {
-  struct language_model m = {.path = path};
-  struct model_keys keys;
-  const char *file = path, *jinja = NULL;
-  neap_status status;
-  *out = NULL;
-  if (is_folder(path)) {
-    status = language_folder_template(path, &m.region, &file, &jinja);
-  } else {
-    status = open_gguf(&m, &keys, false);
-    if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");
-  }
-  if (status == NEAP_OK && jinja != NULL) status = chat_template_find(jinja, file, out);
   language_file_close(&m);
   return status;
 }

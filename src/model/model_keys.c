@@ -70,6 +70,11 @@ bool keys_real(const struct model_keys *keys, struct key key, double *value) {
   return gguf_real(keys->gguf, name, value);
 }
 
+float keys_real_or(const struct model_keys *keys, struct key key, float usual) {
+  double value;
+  return keys_real(keys, key, &value) ? (float)value : usual;
+}
+
 const char *keys_text(const struct model_keys *keys, struct key key) {
   char name[128];
   if (keys->config != NULL) return key.config != NULL ? json_string_value(keys_find(keys, key.config)) : NULL;

@@ -40,6 +40,7 @@ const char *key_text(const struct model_keys *keys, struct key key, char text[12
 /* Return false, NULL or the usual value if the description does not have the key. */
 bool keys_integer(const struct model_keys *keys, struct key key, int64_t *value);
 bool keys_real(const struct model_keys *keys, struct key key, double *value);
+float keys_real_or(const struct model_keys *keys, struct key key, float usual);
 const char *keys_text(const struct model_keys *keys, struct key key);
 bool keys_flag(const struct model_keys *keys, const char *name, bool usual);
 

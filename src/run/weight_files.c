@@ -6,17 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/pattern.h"
 
 static bool ends_with(const char *text, const char *end) {
   const size_t length = strlen(text), of = strlen(end);
   return length >= of && strcmp(text + length - of, end) == 0;
-}
-
-static bool is_folder(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 /* Finds the file of weights in a folder. */
@@ -147,7 +143,7 @@ static neap_status give_names(struct weight_files *f, const char *path, const ch
 neap_status weight_files_open(const char *path, const char *map, struct weight_files *files) {
   *files = (struct weight_files){0};
   if (map != NULL) TRY(name_map_check(map));
-  if (is_folder(path)) TRY(find_in_folder(path, &files->region, &path));
+  if (file_is_folder(path)) TRY(find_in_folder(path, &files->region, &path));
   TRY(ends_with(path, ".json") ? open_index(path, files) : open_one(path, files));
   return give_names(files, path, map);
 }

@@ -50,10 +50,8 @@ static neap_status look_at_file(const char *path, struct sha256 *hash, struct ba
 /* Returns false for a folder or an index, which mean the files of their tensors. */
 static bool is_one_file(const char *path) {
   static const char index[] = ".json";
-  struct stat status;
   const size_t length = strlen(path), end = sizeof index - 1;
-  const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-  return !folder && (length < end || strcmp(path + length - end, index) != 0);
+  return !file_is_folder(path) && (length < end || strcmp(path + length - end, index) != 0);
 }
 
 static neap_status look_at_files(const char *path, struct sha256 *hash, struct base_weights *base) {

@@ -99,16 +99,18 @@ static neap_status usual_micro_batch(const struct training *t, int64_t *micro) {
   return NEAP_OK;
 }
 
-/* Returns true if a parameter's 0 in its file is another number here. With `change`, no
- * parameter has such a 0 from then on, as in runs of before. */
-static bool has_origins(struct neap_graph *graph, bool change) {
+/* Returns whether weight decay draws a trained parameter of the graph to another number than 0. */
+static bool has_origins(const struct neap_graph *graph) {
   bool any = false;
-  for (size_t i = 0; graph != NULL && i < graph->tensors.count; i++) {
-    struct tensor *t = &graph->tensors.data[i];
-    any = any || (t->origin != 0 && !t->frozen);
-    if (change) t->origin = 0;
-  }
+  for (size_t i = 0; graph != NULL && i < graph->tensors.count; i++)
+    any = any || (graph->tensors.data[i].origin != 0 && !graph->tensors.data[i].frozen);
   return any;
+}
+
+/* Lets weight decay draw all parameters to 0, if a run that began so is resumed. */
+static void settle_origins(const struct training *t, struct neap_graph *graph) {
+  for (size_t i = 0; t->old_decay && graph != NULL && i < graph->tensors.count; i++)
+    graph->tensors.data[i].origin = 0;
 }
 
 /* Sets the micro-batch, which is the batch of the graph. */
@@ -351,7 +353,7 @@ static bool add_derived(json_t *settings, const struct training *t) {
     ok = ok && json_object_set_new(settings, "micro_batches", json_integer(t->data.micro_batches)) == 0;
   if (t->rate.kind == NEAP_LR_COSINE && t->rate.warmup_steps > 0)
     ok = ok && json_object_set_new(settings, COSINE_AFTER_WARMUP, json_true()) == 0;
-  if (has_origins(t->graph, false)) ok = ok && json_object_set_new(settings, DECAY_BY_FILE, json_true()) == 0;
+  if (has_origins(t->graph)) ok = ok && json_object_set_new(settings, DECAY_BY_FILE, json_true()) == 0;
   if (t->class_weights != NULL)
     ok = ok && json_object_set_new(settings, "class_weights", class_weights_json(t)) == 0;
   if (learning_rate_depends_on_length(o) || training_rewires(o))
@@ -397,7 +399,7 @@ static neap_status add_graphs(struct training *t) {
     shape.batch = t->data.buckets[k].micro;
     shape.length = shape.source_length = t->data.buckets[k].length;
     TRY(neap_model_build(t->options->model, &shape, &graph));
-    has_origins(graph, t->old_decay);
+    settle_origins(t, graph);
     const neap_status status = neap_session_add_graph(t->session, graph, &index);
     neap_graph_free(graph);
     if (status != NEAP_OK) return status;
@@ -426,7 +428,7 @@ static neap_status add_short_graphs(struct training *t) {
               is_pipeline(&t->own.session) ? "--pipeline" : "--shard all", (long long)records);
     shape.batch = records;
     TRY(neap_model_build(t->options->model, &shape, &graph));
-    has_origins(graph, t->old_decay);
+    settle_origins(t, graph);
     const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
     neap_graph_free(graph);
     RETURN_IF(status == NEAP_OVER_BUDGET, status,
@@ -527,7 +529,7 @@ neap_status training_read_state(struct training *t) {
     TRY(checkpoint_has_setting(resume, DECAY_BY_FILE, &by_file));
     if (!by_file) json_object_del(t->settings, DECAY_BY_FILE);
     t->old_decay = !by_file;
-    has_origins(t->graph, t->old_decay);
+    settle_origins(t, t->graph);
   }
   TRY(checkpoint_read_state(resume, t->settings, &t->state));
   TRY(checkpoint_check_data(resume, t->options->data != NULL ? t->options->data : source->name,

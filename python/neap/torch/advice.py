@@ -1,8 +1,9 @@
-"""Messages about a budget: the parts of the least one, options that need less, the cost of a low one."""
+"""Messages: the parts of the least budget, options that need less, the cost of a low one, captures that are too many."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import neap
 
+from .family import moving
 from .head import find_head
 from .memory import storage_bytes
 
 if TYPE_CHECKING:
     from .compile_step import CompiledStep
+    from .kinds import Place
 
 AFFORDABLE = 0.5  # overhead; for a plan of more, a budget that costs less is named
 WORTH_A_WORD = 0.02  # seconds of a step that keeps everything; below, its cost is not reported
@@ -100,3 +103,19 @@ def shown(what: str) -> Iterator[None]:
         if drawn:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
+
+
+def advice_of_captures(places: list[Place]) -> str:
+    """Returns the advice for a step that was captured at these places, one by one."""
+    if len({p.free() for p in places}) == 1 and len({p.numbers for p in places}) > 1:
+        return (
+            f"neap: the step is captured a {len(places)}th time, since a number of the batch has changed that loss_fn compares or computes "
+            "with; give it as a tensor, or only pass it on to PyTorch; then it is an input"
+        )
+    shapes = [p.shapes for p in places]
+    i, d = next((m[0] for a, b in itertools.pairwise(shapes) if (m := moving(a, b))), (0, 0))
+    sizes = [s[i][d] for s in shapes if len(s) > i and len(s[i]) > d]
+    return (
+        f"neap: batches of {len(sizes)} shapes were captured, one by one (dimension {d} of the batch's tensor {i}: {', '.join(map(str, sizes))}); "
+        f"step.prepare(*batch, lengths=range(least, most + 1), dim={d}) captures a few that serve all between, or pad batches to a few lengths"
+    )

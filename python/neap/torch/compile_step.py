@@ -5,8 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
-import itertools
-import math
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -21,22 +19,23 @@ import neap
 from neap._budget import parse as parse_budget
 
 from . import allocator, measure
-from .advice import cost_of, over_budget, shown
+from .advice import advice_of_captures, cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
 from .captured import REPLAN, Planned, Ready, Steps, extras_of, leave_behind
-from .family import difference, moving, numbers_of, same_calls
+from .family import difference, numbers_of, same_calls
 from .graph import CannotTrace
 from .head import find_head
 from .heap import Heap
 from .interrupts import Interrupts
 from .kinds import Kind, Place, leaf_of, modes, place_of
-from .memory import Memory, storage_bytes
+from .lengths import capture_between, resized
+from .memory import Memory, is_enforced, memory_of
 from .plans import cached_plan
 from .program import generator_of
 from .swap import Outside, generators_kept
 from .tensors import plain_named
-from .trace import Capture, check_left, known_results, refuse_anomaly, refuse_hooks, trace_aside, trace_step
+from .trace import Capture, check_left, learn, refuse_anomaly, refuse_hooks, trace_aside, trace_step
 from .updates import Updater
 from .watch import Watch
 
@@ -226,12 +225,11 @@ class CompiledStep:
         leaves, weight = self._part(leaves, parts, 0), self._weight(parts, 0)
         place = place_of(leaves, weight)
         with measure.preparing, generators_kept():
-            capture = self._traced(structure, leaves, place)
-            for kind in kinds:
-                if self._is_same(kind, place, capture):
-                    kind.changes += 1
-                    self._take(kind, place, capture)
-                    return kind
+            capture, kind = self._captured_anew(kinds, structure, leaves, place)
+            if kind is not None:
+                kind.changes += 1
+                self._take(kind, place, capture)
+                return kind
             check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
         kind = Kind(kinds[0].key, self._signature())
         kind.traced[place] = capture
@@ -247,6 +245,17 @@ class CompiledStep:
         kind.compared[place] = kind.changes
         kind.left[place] = capture.left
 
+    def _captured_anew(
+        self, kinds: list[Kind], structure: Structure, leaves: list[Any], place: Place
+    ) -> tuple[Capture, Kind | None]:
+        """Captures a step anew. Returns the capture, and the first of the kinds whose step has the same calls."""
+        while True:
+            capture = self._traced(structure, leaves, place)
+            try:
+                return capture, next((kind for kind in kinds if self._is_same(kind, place, capture)), None)
+            except measure.FakeIsWrong as wrong:
+                learn(wrong)
+
     def _is_same(self, kind: Kind, place: Place, capture: Capture) -> bool:
         """Returns whether a capture has the calls that the kind's step has at a place."""
         found = kind.find(place)
@@ -258,10 +267,7 @@ class CompiledStep:
         graph = steps.template.at(vector)
         if len(graph.calls) != len(capture.graph.calls):
             return False
-        try:
-            steps.correct(capture.graph)
-        except measure.FakeIsWrong:
-            return False
+        steps.correct(capture.graph)
         return same_calls(graph, capture.graph)
 
     def _compare_again(self, kind: Kind, structure: Structure, leaves: list[Any], weight: float | int) -> None:
@@ -271,8 +277,8 @@ class CompiledStep:
         if kind.find(place) is None or not kind.is_current(place):
             return
         with measure.preparing, generators_kept():
-            capture = self._traced(structure, leaves, place)
-            if self._is_same(kind, place, capture):
+            capture, same = self._captured_anew([kind], structure, leaves, place)
+            if same is not None:
                 self._take(kind, place, capture)
                 return
             if {left.place for left in kind.left.get(place, ())} - {left.place for left in capture.left}:
@@ -405,8 +411,8 @@ class CompiledStep:
             kind.compared[place] = kind.changes
             return
         with measure.preparing, generators_kept():
-            capture = self._traced(structure, leaves, place)
-            if not self._is_same(kind, place, capture):
+            capture, same = self._captured_anew([kind], structure, leaves, place)
+            if same is None:
                 self._replace(kind, structure, leaves, place, capture)
             kind.compared[place] = kind.changes
 
@@ -435,9 +441,7 @@ class CompiledStep:
         try:
             self._captured(structure, leaves, kind, place, prepared)
         except measure.FakeIsWrong as wrong:
-            if wrong.key in known_results:
-                raise CannotTrace(str(wrong)) from wrong
-            known_results[wrong.key] = wrong.real
+            learn(wrong)
             self._capture(structure, leaves, kind, place, prepared)
         except BaseException:
             if not kind.captured and kind in self.kinds:
@@ -620,8 +624,8 @@ class CompiledStep:
         if self.why and self.why not in self.told:
             self.told.add(self.why)
             warnings.warn(f"neap: the bytes of this step are planned, not enforced: {self.why}", stacklevel=5)
-        if not self.why and not self._enforced(ready):
-            memory = self._memory(ready)
+        if not self.why and not is_enforced(ready):
+            memory = memory_of(self, ready)
             if memory.why not in self.told:
                 self.told.add(memory.why)
                 over = memory.measured_peak_bytes - memory.planned_peak_bytes
@@ -633,21 +637,7 @@ class CompiledStep:
         kind.unforeseen.append(place)
         if len(kind.unforeseen) != TOLD_AFTER + 1:
             return
-        if len({p.free() for p in kind.unforeseen}) == 1 and len({p.numbers for p in kind.unforeseen}) > 1:
-            warnings.warn(
-                f"neap: the step is captured a {TOLD_AFTER + 1}th time, since a number of the batch has changed that loss_fn compares or computes "
-                "with; give it as a tensor, or only pass it on to PyTorch; then it is an input",
-                stacklevel=8,
-            )
-            return
-        shapes = [p.shapes for p in kind.unforeseen]
-        i, d = next((m[0] for a, b in itertools.pairwise(shapes) if (m := moving(a, b))), (0, 0))
-        sizes = [s[i][d] for s in shapes if len(s) > i and len(s[i]) > d]
-        warnings.warn(
-            f"neap: batches of {len(sizes)} shapes were captured, one by one (dimension {d} of the batch's tensor {i}: {', '.join(map(str, sizes))}); "
-            f"step.prepare(*batch, lengths=range(least, most + 1), dim={d}) captures a few that serve all between, or pad batches to a few lengths",
-            stacklevel=8,
-        )
+        warnings.warn(advice_of_captures(kind.unforeseen), stacklevel=8)
 
     def _tell_kinds(self, kind: Kind) -> None:
         if len(self.kinds) != TOLD_AFTER + 1:
@@ -689,8 +679,8 @@ class CompiledStep:
     def _prepare_between(self, batch: Any, named: Any, dim: int, now: int, wanted: list[int]) -> None:
         known: set[int] = set()
 
-        def known_at(length: int) -> bool:
-            leaves = Structure(_resized((batch, named), dim, now, length)).leaves
+        def is_known(length: int) -> bool:
+            leaves = Structure(resized((batch, named), dim, now, length)).leaves
             parts = self._cut(leaves)
             pieces = {(parts.sizes[i] if parts.sizes else 0): i for i in range(len(parts))}.values()
             return all(kind.find(place_of(self._part(leaves, parts, i), self._weight(parts, i))) for i in pieces)
@@ -698,30 +688,12 @@ class CompiledStep:
         def capture(length: int) -> None:
             if length not in known:
                 known.add(length)
-                new, new_named = _resized((batch, named), dim, now, length)
+                new, new_named = resized((batch, named), dim, now, length)
                 self.prepare(*new, **new_named)
 
-        capture(wanted[-1])  # first, since its plan serves all
-        _, _, _, kind = self._taken_apart(batch, named)
-        rest = [n for n in wanted if n > 1]
-        for n in wanted:
-            if n < 2:
-                capture(n)
-        spans = [(rest[0], rest[-1])] if rest else []
-        while spans:
-            low, high = spans.pop()
-            second, middle = (3 * low + high) // 4, (low + high) // 2
-            second += math.gcd(second - low, middle - low, high - low) > 1  # for a fit's stride of 1
-            for n in sorted({low, second, middle, high}):
-                capture(n)
-            missing = [n for n in rest if low <= n <= high and not known_at(n)]
-            if missing and high - low > 3:
-                middle = (low + high) // 2
-                spans += [(low, middle), (middle, high)]
-            else:
-                for n in missing:
-                    capture(n)
         capture(wanted[-1])
+        _, _, _, kind = self._taken_apart(batch, named)
+        capture_between(wanted, capture, is_known)
 
     def release(self) -> None:
         """Returns memory to the system: the arena and the sums of gradients; the next step takes it again. Parameters and optimizer
@@ -746,43 +718,7 @@ class CompiledStep:
         return self.last_memory()
 
     def last_memory(self) -> Memory:
-        return self._memory(self._last())
-
-    def _enforced(self, ready: Ready) -> bool:
-        ending = ready.steps.ending.program if ready.steps.ending else None
-        return ready.program.enforced and (ending is None or ending.enforced)
-
-    def _memory(self, ready: Ready) -> Memory:
-        steps, planned = ready.steps, ready.planned
-        step, plan = planned.body.step, planned.plan
-        arena = max(plan.arena_bytes, steps.ending.plan.arena_bytes if steps.ending else 0)
-        programs = [p for p in (ready.program, steps.ending.program if steps.ending else None) if p is not None]
-        high = max(p.high() for p in programs)
-        unplanned = max((p.unplanned_bytes for p in programs), default=0)
-        unplanned += max((ready.heap_peak or 0) + self.heap.kept - planned.bypass, 0)
-        names = {n for p in programs for n in p.unplanned_calls}
-        why = f"allocated outside the plan: {', '.join(sorted(names))}" if names else self.why
-        taken = [self.parameters[i] for i in steps.taken]
-        return Memory(
-            budget_bytes=self.budget_bytes(step, plan.resident_bytes + arena),
-            planned_peak_bytes=plan.resident_bytes + arena,
-            resident_bytes=plan.resident_bytes,
-            arena_bytes=arena,
-            keep_all_bytes=planned.keep_all,
-            overhead=plan.overhead,
-            enforced=self._enforced(ready),
-            measured_peak_bytes=plan.resident_bytes + high + unplanned if high else 0,
-            parameter_bytes=storage_bytes(self.parameters),
-            state_bytes=sum(u.state for u in steps.updates),
-            buffer_bytes=storage_bytes(self.buffers),
-            input_bytes=sum(s.bytes for s in ready.graph.storages if s.role in ("input", "constant")),
-            accumulator_bytes=storage_bytes(taken) if steps.cut else 0,
-            output_bytes=planned.output_bytes,
-            bypass_bytes=planned.bypass,
-            mapped_bytes=self.arena.size if self.arena is not None else 0,
-            recomputed=plan.recomputed,
-            why=why,
-        )
+        return memory_of(self, self._last())
 
     @property
     def plan(self) -> neap.Plan:
@@ -811,19 +747,6 @@ class CompiledStep:
         if self.last is None:
             raise RuntimeError("nothing is compiled yet; call the step, or step.prepare(*batch), first")
         return self.last
-
-
-def _resized(batch: Any, dim: int, now: int, length: int) -> Any:
-    """Returns the batch with `length` in place of `now` in dimension `dim`, filled with zeros: only shapes count."""
-    structure = Structure(batch)
-    leaves = []
-    for x in structure.leaves:
-        if isinstance(x, torch.Tensor) and -x.dim() <= dim < x.dim() and x.shape[dim] == now and length != now:
-            shape = list(x.shape)
-            shape[dim] = length
-            x = x.new_zeros(shape)
-        leaves.append(x)
-    return structure.fill(leaves)
 
 
 def compile_step(

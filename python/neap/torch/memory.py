@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import torch
 
 import neap
 
 from .graph import View
+
+if TYPE_CHECKING:
+    from .captured import Ready
+    from .compile_step import CompiledStep
 
 
 @dataclasses.dataclass
@@ -66,3 +71,43 @@ def view_bytes(view: View) -> int:
     for size in view.size:
         n *= size
     return n
+
+
+def is_enforced(ready: Ready) -> bool:
+    """Returns whether every allocation of a step so far had its planned address."""
+    ending = ready.steps.ending.program if ready.steps.ending else None
+    return ready.program.enforced and (ending is None or ending.enforced)
+
+
+def memory_of(owner: CompiledStep, ready: Ready) -> Memory:
+    """Returns the memory of a compiled step of one shape."""
+    steps, planned = ready.steps, ready.planned
+    step, plan = planned.body.step, planned.plan
+    arena = max(plan.arena_bytes, steps.ending.plan.arena_bytes if steps.ending else 0)
+    programs = [p for p in (ready.program, steps.ending.program if steps.ending else None) if p is not None]
+    high = max(p.high() for p in programs)
+    unplanned = max((p.unplanned_bytes for p in programs), default=0)
+    unplanned += max((ready.heap_peak or 0) + owner.heap.kept - planned.bypass, 0)
+    names = {n for p in programs for n in p.unplanned_calls}
+    why = f"allocated outside the plan: {', '.join(sorted(names))}" if names else owner.why
+    taken = [owner.parameters[i] for i in steps.taken]
+    return Memory(
+        budget_bytes=owner.budget_bytes(step, plan.resident_bytes + arena),
+        planned_peak_bytes=plan.resident_bytes + arena,
+        resident_bytes=plan.resident_bytes,
+        arena_bytes=arena,
+        keep_all_bytes=planned.keep_all,
+        overhead=plan.overhead,
+        enforced=is_enforced(ready),
+        measured_peak_bytes=plan.resident_bytes + high + unplanned if high else 0,
+        parameter_bytes=storage_bytes(owner.parameters),
+        state_bytes=sum(u.state for u in steps.updates),
+        buffer_bytes=storage_bytes(owner.buffers),
+        input_bytes=sum(s.bytes for s in ready.graph.storages if s.role in ("input", "constant")),
+        accumulator_bytes=storage_bytes(taken) if steps.cut else 0,
+        output_bytes=planned.output_bytes,
+        bypass_bytes=planned.bypass,
+        mapped_bytes=owner.arena.size if owner.arena is not None else 0,
+        recomputed=plan.recomputed,
+        why=why,
+    )

@@ -7,19 +7,24 @@ CMAKE_FLAGS ?=
 all: $(BUILD)/CMakeCache.txt ## build the library and the command into build/
 	@cmake --build $(BUILD) -j $(JOBS)
 
-$(BUILD)/CMakeCache.txt: | packages
-	@cmake -S . -B $(BUILD) $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
+$(BUILD)/CMakeCache.txt:
+	@cmake -S . -B $(BUILD) $(CMAKE_FLAGS) >$(BUILD).log 2>&1 || \
+	  { scripts/install-packages --tell && cat $(BUILD).log; rm -rf $(BUILD).log $(BUILD)/CMakeCache.txt; exit 1; }
 	@rm -f $(BUILD).log
 
-packages: ## install the Debian packages that are missing, or say which
+packages: ## install the Debian packages that are missing, those of the tests, too, or say which
 	@scripts/install-packages
+
+checks: $(BUILD)/CMakeCache.txt ## build what `make check` runs, too: tests, examples, benches, and kernels for all instruction sets
+	@cmake -S . -B $(BUILD) -DNEAP_INSTRUCTION_SETS=all >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS) --target all checks
 
 demo: $(BUILD)/CMakeCache.txt ## train a network inside a budget it would not fit without Neap (under 3 minutes)
 	@echo "Building the command (minutes, the first time) ..."
 	@cmake --build $(BUILD) -j $(JOBS) --target neap >$(BUILD)/demo.log 2>&1 || { cat $(BUILD)/demo.log; exit 1; }
 	@scripts/demo $(BUILD)/neap
 
-check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
+check: checks ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@scripts/check-folders
 	@scripts/check-circles
 	@scripts/check-headers
@@ -30,7 +35,7 @@ check: all ## a quick pass over every promise, JOBS tests at a time (all cores)
 	@sed -n 's/^processor seconds: //p' $(BUILD)/Testing/Temporary/LastTest.log | sort -rn | head -12 | sed 's/^/  /'
 	@echo "Left out: tests at their full length (make check-all), the Python package (make check-python) and neap.torch (make check-torch)."
 
-check-all: all ## the tests that a quick pass shortens at their full length; all as on lesser processors; all under the sanitizers, in build-asan; all of neap.torch, with 500 random programs of operators and 3,000 of objects
+check-all: checks ## the tests that a quick pass shortens at their full length; all as on lesser processors; all under the sanitizers, in build-asan; all of neap.torch, with 500 random programs of operators and 3,000 of objects
 	@cd $(BUILD) && ctest -j $(JOBS) -L shortened --output-on-failure --no-tests=error
 	@scripts/check-limited $(BUILD) avx2 . -j $(JOBS)
 	@scripts/check-limited $(BUILD) generic . -j $(JOBS)
@@ -39,17 +44,17 @@ check-all: all ## the tests that a quick pass shortens at their full length; all
 	@cd build-asan && NEAP_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 ctest -j $(JOBS) -R '^fuzz_' --output-on-failure --no-tests=error
 	@NEAP_FUZZ_PROGRAMS=500 NEAP_FUZZ_OBJECTS=3000 scripts/check-torch $(BUILD)
 
-check-limited: all ## tests of kernels, bits and budgets as on processors with AVX2 alone, and of kernels with neither
+check-limited: checks ## tests of kernels, bits and budgets as on processors with AVX2 alone, and of kernels with neither
 	@scripts/check-limited $(BUILD) avx2 limited -j $(JOBS)
 	@scripts/check-limited $(BUILD) generic kernels -E test_ops_ -j $(JOBS)
 
-check-python: all ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
+check-python: checks ## install the Python package into BUILD/python-venv and run its tests (python3, venv; the network)
 	@scripts/check-python $(BUILD)
 
-check-torch: all ## install it beside PyTorch and run a quick pass over the tests of neap.torch (NEAP_TORCH_PYTHON: a Python that has PyTorch)
+check-torch: checks ## install it beside PyTorch and run a quick pass over the tests of neap.torch (NEAP_TORCH_PYTHON: a Python that has PyTorch)
 	@NEAP_QUICK=1 scripts/check-torch $(BUILD)
 
-check-onednn3: packages ## build with oneDNN 3 from PyPI in build-onednn3 and run the tests of kernels (python3, venv; the network)
+check-onednn3: ## build with oneDNN 3 from PyPI in build-onednn3 and run the tests of kernels (python3, venv; the network)
 	@scripts/install-onednn3 build-onednn3/onednn
 	@cmake -S . -B build-onednn3 -DCMAKE_PREFIX_PATH=$(CURDIR)/build-onednn3/onednn $(CMAKE_FLAGS) >/dev/null
 	@cmake --build build-onednn3 -j $(JOBS) --target tests_of_kernels
@@ -65,9 +70,11 @@ check-chroots: ## build, test, install and ship from a clean clone in fresh chro
 	@scripts/check-in-chroot trixie
 
 bench: all ## measure step time against budget (python3; an idle machine), BUILD/bench.jsonl
+	@cmake --build $(BUILD) -j $(JOBS) --target benches
 	@bench/run $(BUILD)
 
-papers: all ## print the published tables of the papers beside ours (minutes; PAPERS="-m FOLDER TABLE ...")
+papers: $(BUILD)/CMakeCache.txt ## print the published tables of the papers beside ours (minutes; PAPERS="-m FOLDER TABLE ...")
+	@cmake --build $(BUILD) -j $(JOBS) --target papers
 	@$(BUILD)/papers $(PAPERS)
 
 install: all ## install library, headers, pkg-config file, command, its completion and manual page (PREFIX, DESTDIR)
@@ -76,7 +83,7 @@ install: all ## install library, headers, pkg-config file, command, its completi
 packages-to-ship: ## the Debian package for this release and the Python wheel, in build-packages, checked by lintian and twine (python3, venv; the network)
 	@scripts/packages-to-ship build-packages $(JOBS)
 
-static: packages ## a `neap` for small boards in build-static that needs no library, with kernels of our own in place of oneDNN's
+static: ## a `neap` for small boards in build-static that needs no library, with kernels of our own in place of oneDNN's
 	@cmake -S . -B build-static -DNEAP_STATIC=ON -DNEAP_ONEDNN=OFF $(CMAKE_FLAGS) >/dev/null
 	@cmake --build build-static -j $(JOBS) --target neap
 
@@ -99,4 +106,4 @@ clean: ## remove what was built
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages demo check check-all check-limited check-python check-torch check-onednn3 check-aarch64 check-chroots bench papers install packages-to-ship static check-static format lint clean help
+.PHONY: all packages checks demo check check-all check-limited check-python check-torch check-onednn3 check-aarch64 check-chroots bench papers install packages-to-ship static check-static format lint clean help

@@ -21,7 +21,7 @@ utilities = pytest.importorskip("transformers.utils.chat_template_utils")
 
 RENDER = native.LIBRARY.parent / "tests" / "render_chat"
 if not RENDER.is_file():
-    pytest.skip(f"{RENDER} is missing (make)", allow_module_level=True)
+    pytest.skip(f"{RENDER} is missing (make checks)", allow_module_level=True)
 
 OURS = Path(__file__).parents[3] / "tests" / "text" / "templates"  # the kinds of public models, written anew
 TRL = Path(trl.__file__).parent / "chat_templates"

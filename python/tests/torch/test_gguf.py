@@ -15,7 +15,7 @@ from gguf import quants  # noqa: E402
 BUILD = Path(os.environ.get("NEAP_LIBRARY", Path(__file__).parents[3] / "build" / "libneap.so")).parent
 COPY = BUILD / "tests" / "copy_gguf"
 if not COPY.exists():
-    pytest.skip(f"{BUILD} has no copy_gguf (make)", allow_module_level=True)
+    pytest.skip(f"{BUILD} has no copy_gguf (make checks)", allow_module_level=True)
 
 BLOCKS = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
 WRITTEN = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]

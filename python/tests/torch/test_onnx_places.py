@@ -23,7 +23,7 @@ import onnx_nodes  # noqa: E402
 BUILD = native.LIBRARY.parent
 NEAP, RUN_ONNX = BUILD / "neap", BUILD / "tests" / "run_onnx"
 if not (NEAP.is_file() and RUN_ONNX.is_file()):
-    pytest.skip(f"{BUILD} has no neap and run_onnx (make)", allow_module_level=True)
+    pytest.skip(f"{BUILD} has no neap and run_onnx (make checks)", allow_module_level=True)
 
 IMAGE = (2, 5, 7)
 N = onnx.helper.make_node

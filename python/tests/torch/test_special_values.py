@@ -24,7 +24,7 @@ runtime = pytest.importorskip("onnxruntime")
 BUILD = native.LIBRARY.parent
 NEAP, RUN_ONNX = BUILD / "neap", BUILD / "tests" / "run_onnx"
 if not (NEAP.is_file() and RUN_ONNX.is_file()):
-    pytest.skip(f"{BUILD} has no neap and run_onnx (make)", allow_module_level=True)
+    pytest.skip(f"{BUILD} has no neap and run_onnx (make checks)", allow_module_level=True)
 
 c_power = ctypes.CDLL(ctypes.util.find_library("m")).pow
 c_power.restype, c_power.argtypes = ctypes.c_double, [ctypes.c_double, ctypes.c_double]

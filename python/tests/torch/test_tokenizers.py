@@ -38,7 +38,7 @@ SEEDS = int(os.environ.get("NEAP_TOKENIZER_SEEDS", "40"))
 FILES = [path for path in os.environ.get("NEAP_TOKENIZER_FILES", "").split(":") if path]
 REFUSED = 3
 if not TOKENIZE.is_file():
-    pytest.skip(f"{TOKENIZE} was not built (make)", allow_module_level=True)
+    pytest.skip(f"{TOKENIZE} was not built (make checks)", allow_module_level=True)
 
 # Characters that every Unicode of the two sides has. Debian 12's PCRE2 has Unicode 14.
 _KNOWN = unicodedata if unicodedata.unidata_version == "14.0.0" else unicodedata.ucd_3_2_0

@@ -1,6 +1,11 @@
 /* The list of Neap's own CPU kernels. Define KERNEL(result, name, (parameters)) and include this file: the
- * table, the declarations and the functions of each instruction set are made from it. kernels.h states the
+ * table, the declarations and the functions of each instruction set are made from it. PAIRS_KERNEL, if it is
+ * defined, has the rows of kernels that multiply pairs of bf16 where the processor does. kernels.h states the
  * rules for all kernels. */
+#if !defined(PAIRS_KERNEL)
+#define PAIRS_KERNEL KERNEL
+#define PAIRS_KERNEL_LIKE_OTHERS
+#endif
 
 /* Convert elements of any type of storage to floats, and floats to the nearest element of that type
  * (base/half.h). */
@@ -302,15 +307,15 @@ KERNEL(size_t, gather_workspace, (int64_t count))
 /* Attention over blocks of keys. y: [sequences, queries, heads, depth]. log_sum [sequences, heads, queries]:
  * the logarithm of the sum of the exponentials of a query's scores; -infinity if it sees no key. Keys and
  * values that no query of a block can see are not read. */
-KERNEL(void, attention,
-       (struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
-        void *workspace))
+PAIRS_KERNEL(void, attention,
+             (struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
+              void *workspace))
 /* Gradients of attention. dq may be in place of dy, y or q, dk of k, dv of v, also if q, k and v are parts
  * of one tensor. */
-KERNEL(void, attention_backward,
-       (struct attention a, struct attended f, struct attention_gradients d, void *workspace))
+PAIRS_KERNEL(void, attention_backward,
+             (struct attention a, struct attended f, struct attention_gradients d, void *workspace))
 /* Returns the bytes of workspace of attention or, if `backward`, of attention_backward. */
-KERNEL(size_t, attention_workspace, (struct attention a, bool backward, int threads))
+PAIRS_KERNEL(size_t, attention_workspace, (struct attention a, bool backward, int threads))
 /* Rotates pairs of elements of the first `turned` heads by the angles of their row; copies other heads. In
  * place. `workspace`: rotary_workspace bytes. */
 KERNEL(void, rotary, (struct rotary r, const float *x, float *y, void *workspace))
@@ -326,9 +331,9 @@ KERNEL(void, sequence_mask,
 KERNEL(void, sequence_lengths, (int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths))
 /* Computes products of matrices. `workspace`: product_workspace bytes. multiplies_pairs: whether there are
  * products of pairs of bf16. */
-KERNEL(void, product, (const struct product *p, const struct product_operands *o, void *workspace))
-KERNEL(size_t, product_workspace, (const struct product *p))
-KERNEL(bool, multiplies_pairs, (void))
+PAIRS_KERNEL(void, product, (const struct product *p, const struct product_operands *o, void *workspace))
+PAIRS_KERNEL(size_t, product_workspace, (const struct product *p))
+PAIRS_KERNEL(bool, multiplies_pairs, (void))
 /* The same for products whose items are the channels of windows of pixels, with one kernel each: all f32. */
 KERNEL(void, channel_product, (const struct product *p, const struct product_operands *o, void *workspace))
 KERNEL(size_t, channel_product_workspace, (const struct product *p))
@@ -337,6 +342,10 @@ KERNEL(size_t, channel_product_workspace, (const struct product *p))
  * if the processor has no such instruction; the result is 0. copy: y = x; stream_copy: the same around the
  * caches. */
 KERNEL(double, multiply_adds, (int64_t rounds, double *flops))
-KERNEL(double, bf16_dot_products, (int64_t rounds, double *flops))
+PAIRS_KERNEL(double, bf16_dot_products, (int64_t rounds, double *flops))
 KERNEL(void, copy, (int64_t count, const float *x, float *y))
 KERNEL(void, stream_copy, (int64_t count, const float *x, float *y))
+#if defined(PAIRS_KERNEL_LIKE_OTHERS)
+#undef PAIRS_KERNEL
+#undef PAIRS_KERNEL_LIKE_OTHERS
+#endif

@@ -1,7 +1,7 @@
 /* papers [-m FOLDER] [-g GRAPHS] [TABLE ...]
  *
  * Published tables beside ours, all or those named: chen lstm revolve bptt hong kusumoto feng-huang monet
- * random minimalloc. Each row has the published figure, ours, and whether ours is as good. Every plan is
+ * random minimalloc dlr. Each row has the published figure, ours, and whether ours is as good. Every plan is
  * judged by the independent checker. -m: where minimalloc's instances lie (NAME.CAPACITY.csv). -g: random
  * graphs of a size (5).
  *
@@ -28,6 +28,7 @@ static const struct table {
     {"monet", "Shah et al. 2020, Memory Optimization for Deep Networks (MONeT)", print_monet},
     {"random", "Bartan et al. 2023, Moccasin: random layered graphs (Gagrani et al. 2022)", print_random},
     {"minimalloc", "Moffitt 2023, MiniMalloc: offsets of buffers with lifetimes", print_minimalloc},
+    {"dlr", "DLR-Lock 2026 (arXiv 2605.10777): deep networks of low rank in place of MLPs", print_low_rank},
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 

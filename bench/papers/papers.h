@@ -43,5 +43,6 @@ table_function print_chen, print_lstm, print_feng_huang, print_kusumoto, print_m
 table_function print_revolve, print_bptt, print_hong;                                 /* counts.c */
 table_function print_random;                                                          /* random.c */
 table_function print_minimalloc;                                                      /* minimalloc.c */
+table_function print_low_rank;                                                        /* low_rank.c */
 
 #endif

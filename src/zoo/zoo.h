@@ -35,7 +35,7 @@ sequence_network build_gpt, build_gpt2, build_gpt2_medium, build_gpt2_large, bui
 sequence_network build_lstm, build_char_lstm;                           /* recurrent.c */
 sequence_network build_transformer, build_lightconv, build_dynamicconv; /* translation.c */
 
-network build_mlp, build_layers, build_lenet;                     /* small.c */
+network build_mlp, build_layers, build_dlr, build_lenet;          /* small.c */
 network build_wrn, build_preresnet;                               /* preresnet.c */
 network build_resnet, build_bottlenecks;                          /* resnet.c */
 network build_vgg;                                                /* vgg.c */
@@ -46,13 +46,13 @@ network build_unet;                                               /* unet.c */
 network build_pspnet;                                             /* pspnet.c */
 
 /* Which numbers a family knows; the message lists them. */
-neap_status check_wrn(const struct blueprint *p), check_preresnet(const struct blueprint *p),
-    check_resnet(const struct blueprint *p), check_bottlenecks(const struct blueprint *p),
-    check_vgg(const struct blueprint *p), check_densenet(const struct blueprint *p),
-    check_unet(const struct blueprint *p), check_pspnet(const struct blueprint *p),
-    check_gpt(const struct blueprint *p), check_llama(const struct blueprint *p),
-    check_bert(const struct blueprint *p), check_lstm(const struct blueprint *p),
-    check_translation(const struct blueprint *p);
+neap_status check_dlr(const struct blueprint *p), check_wrn(const struct blueprint *p),
+    check_preresnet(const struct blueprint *p), check_resnet(const struct blueprint *p),
+    check_bottlenecks(const struct blueprint *p), check_vgg(const struct blueprint *p),
+    check_densenet(const struct blueprint *p), check_unet(const struct blueprint *p),
+    check_pspnet(const struct blueprint *p), check_gpt(const struct blueprint *p),
+    check_llama(const struct blueprint *p), check_bert(const struct blueprint *p),
+    check_lstm(const struct blueprint *p), check_translation(const struct blueprint *p);
 
 /* The shape that a model of this name has where nothing else is said, and what it learns from. */
 neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kind *kind);

@@ -14,6 +14,7 @@ struct model_case {
 
 static const struct model_case models[] = {
     {"mlp", {.batch = 8}, false},
+    {"dlr-2x24x4x3", {.batch = 8}, false},
     {"lenet", {.batch = 4}, false},
     {"wrn-10-1", {.batch = 4, .image = {3, 16, 16}}, false},
     {"preresnet-20", {.batch = 2, .image = {3, 16, 16}}, true},

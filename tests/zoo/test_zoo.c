@@ -39,6 +39,7 @@ static void test_parameter_counts(void **state) {
       {"bert-12x768x12", 109514298},
       {"lstm-4x1024", 34722696},
       {"gpt-12x384x6", 21589248},
+      {"dlr-2x512x64x48", 16896 + 2 * (512 + 3145728) + 512 + 1026},
   };
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
     neap_graph *graph;

@@ -68,6 +68,9 @@ static const struct verb verbs[] = {
     {"layout", "IN.csv [-o OUT.csv] [--capacity BYTES]",
      "Find offsets for buffers with lifetimes (id,lower,upper,size).", 0, layout_options, .operands = 1,
      .run = run_layout},
+    {"cache", "HISTOGRAM.csv [--states N]",
+     "Find where a recurrent model keeps states along prompts that share their beginnings (tokens,requests).",
+     0, cache_options, .operands = 1, .run = run_cache},
     {"bench", "[--model M | MODEL_FILE] [--batch N] [--threads N] | --processes N",
      "Measure the speed of this machine, the time of a model's step against the limit of that speed, or what "
      "processes exchange.",

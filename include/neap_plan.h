@@ -280,6 +280,22 @@ typedef struct neap_layout_result {
 neap_status neap_layout_solve(neap_buffer *buffers, int64_t count, uint64_t capacity,
                               neap_layout_result *result);
 
+/* ---- States of a shared prefix ---- */
+
+/* Finds where a recurrent model keeps its state along prompts, so that the least is made again: of requests,
+ * weights[t] (t = 0 ... length) share their first t tokens with what ran before; a request goes on at the
+ * last state at or before t, or at the start, and makes t minus that again. Writes at most `states`
+ * positions, ascending, between 1 and length, and the mean number of tokens that are made again. Exact, in
+ * time length x states and memory of 4 bytes for each of these (the recurrence: arXiv 2605.05219).
+ * NEAP_INVALID_ARGUMENT: length below 1, states below 0, or a weight is negative, not finite, or all are 0.
+ * NEAP_OUT_OF_MEMORY. */
+neap_status neap_cache_plan(const double *weights, int64_t length, int64_t states, int64_t *positions,
+                            int64_t *count, double *repeated);
+
+/* Returns the mean number of tokens that such requests make again with states at these positions, ascending.
+ * NaN: the arguments are not those of neap_cache_plan. */
+double neap_cache_repeated(const double *weights, int64_t length, const int64_t *positions, int64_t count);
+
 #ifdef __cplusplus
 }
 #endif

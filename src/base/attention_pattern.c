@@ -4,6 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool attention_hides(const struct attention_heads *heads) {
+  bool hides = false;
+  for (int i = 0; i < ATTENTION_PATTERNS; i++)
+    hides = hides || heads->of[i].step > 1 || heads->of[i].reach > 0 || heads->of[i].block > 0;
+  return hides;
+}
+
 /* ---- Text ---- */
 
 enum { NUMBERS = 2, NUMBER_LIMIT = 1 << 30, SHOWN = 60 };
@@ -95,11 +102,16 @@ static neap_status read_entry(struct part entry, struct attention_heads *heads) 
   return NEAP_OK;
 }
 
-neap_status attention_read(const char *list, int64_t layer, struct attention_heads *heads) {
+int64_t attention_entries(const char *list) {
   const char *end = list + strlen(list);
   int64_t count = 1;
   for (const char *at = list; next_part(&at, end), at < end; at++) count++;
-  const char *at = list;
+  return count;
+}
+
+neap_status attention_read(const char *list, int64_t layer, struct attention_heads *heads) {
+  const char *at = list, *end = list + strlen(list);
+  const int64_t count = attention_entries(list);
   for (int64_t i = 0; i < count; i++, at++) {
     struct attention_heads read;
     TRY(read_entry(next_part(&at, end), &read));
@@ -120,11 +132,12 @@ int64_t attention_tiles(const struct attention_pattern *p, int64_t queries, int6
   return step == 0 ? 0 : step * up(up(queries, step), size);
 }
 
-struct attention_rows attention_tile(const struct attention_pattern *p, int64_t queries, int64_t shift,
-                                     int64_t size, int64_t index) {
-  const int64_t step = step_of(p), tiles = up(up(queries, step), size),
-                first = index / tiles + index % tiles * size * step;
-  return (struct attention_rows){first + shift, step, 1, 0, least(size, up(queries - first, step))};
+struct attention_rows attention_tile(const struct attention_pattern *p, int64_t queries, int64_t size,
+                                     int64_t index) {
+  const int64_t step = step_of(p), tiles = up(up(queries, step), size), phase = index / tiles,
+                first = phase + index % tiles * size * step;
+  return (struct attention_rows){first, step, 1, 0,
+                                 phase < step ? least(size, up(queries - first, step)) : 0};
 }
 
 /* Returns how many of the rows are less than `end`; `from` is 0. */

@@ -37,12 +37,18 @@ static inline const struct attention_pattern *attention_of_head(const struct att
   return &heads->of[heads->count > 1 ? head % heads->count : 0];
 }
 
+/* Whether a head does not see every key. */
+bool attention_hides(const struct attention_heads *heads);
+
 /* Reads the patterns of a layer from a list of entries, between which ; stands: layer i has entry i modulo
  * their number. An entry is a pattern, or several in brackets, with ; between them, for the heads:
  *     dense | window:W | strided:L | fixed:L,C | dilated:W,G
  * NEAP_INVALID_ARGUMENT: it is none; NEAP_UNSUPPORTED: it has global tokens. The message names the entry. The
  * whole list is read, whatever the layer. */
 neap_status attention_read(const char *list, int64_t layer, struct attention_heads *heads);
+
+/* Returns the number of entries of a list. */
+int64_t attention_entries(const char *list);
 
 /* Whether the query at place i sees key j, which, if `causal`, stands before it or is its own. */
 static inline bool attention_sees(const struct attention_pattern *p, bool causal, int64_t i, int64_t j) {
@@ -65,10 +71,10 @@ static inline int64_t attention_row(const struct attention_rows *r, int64_t k) {
 /* Returns the number of tiles, of at most `size` queries, that `queries` fall into. */
 int64_t attention_tiles(const struct attention_pattern *p, int64_t queries, int64_t size);
 
-/* Returns the places of tile `index`, whole steps apart; its count may be 0. `shift`: the place of query 0.
- */
-struct attention_rows attention_tile(const struct attention_pattern *p, int64_t queries, int64_t shift,
-                                     int64_t size, int64_t index);
+/* Returns the queries of tile `index`, whole steps apart. Its count is not positive where it is beyond the
+ * last one or has no query. */
+struct attention_rows attention_tile(const struct attention_pattern *p, int64_t queries, int64_t size,
+                                     int64_t index);
 
 enum { ATTENTION_RUNS = 3 };
 

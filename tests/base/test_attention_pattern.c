@@ -52,7 +52,7 @@ static struct attention_pattern read(const char *text) {
 static void walk(const struct attention_pattern *p, bool causal, int64_t length, int64_t end,
                  int (*found)[LONGEST], int *queries) {
   for (int64_t t = 0; t < attention_tiles(p, length, TILE); t++) {
-    const struct attention_rows q = attention_tile(p, length, 0, TILE, t);
+    const struct attention_rows q = attention_tile(p, length, TILE, t);
     if (q.count <= 0) continue;
     assert_true(q.count <= TILE && q.run == 1 && q.from == 0);
     struct attention_rows keys[ATTENTION_RUNS];
@@ -107,7 +107,7 @@ static void test_begin(void **state) {
   (void)state;
   for (int64_t begin = 0; begin < 40; begin++) {
     const struct attention_pattern p = read("strided:7");
-    const struct attention_rows q = attention_tile(&p, 60, 0, TILE, 3);
+    const struct attention_rows q = attention_tile(&p, 60, TILE, 3);
     struct attention_rows keys[ATTENTION_RUNS];
     const int runs = attention_keys(&p, true, &q, begin, 60, keys);
     int64_t expected = 0;
@@ -122,23 +122,24 @@ static void test_layers_and_heads(void **state) {
   (void)state;
   static const struct {
     const char *list;
-    int64_t layer, head;
+    int64_t entries, layer, head;
     struct attention_pattern is;
   } cases[] = {
-      {"dense", 3, 2, {0}},
-      {"window:9", 3, 2, {.reach = 9}},
-      {"window:9;strided:4", 0, 2, {.reach = 9}},
-      {"window:9;strided:4", 5, 2, {.step = 4}},
-      {"window:9;strided:4", 6, 0, {.reach = 9}},
-      {"[window:9;dilated:3,2];fixed:8,2", 0, 0, {.reach = 9}},
-      {"[window:9;dilated:3,2];fixed:8,2", 2, 3, {.reach = 3, .step = 2}},
-      {"[window:9;dilated:3,2];fixed:8,2", 1, 3, {.block = 8, .columns = 2}},
-      {"[dense]", 1, 3, {0}},
-      {"dense;[dense;dense;dense;dense;dense;dense;dense;window:2]", 1, 15, {.reach = 2}},
+      {"dense", 1, 3, 2, {0}},
+      {"window:9", 1, 3, 2, {.reach = 9}},
+      {"window:9;strided:4", 2, 0, 2, {.reach = 9}},
+      {"window:9;strided:4", 2, 5, 2, {.step = 4}},
+      {"window:9;strided:4", 2, 6, 0, {.reach = 9}},
+      {"[window:9;dilated:3,2];fixed:8,2", 2, 0, 0, {.reach = 9}},
+      {"[window:9;dilated:3,2];fixed:8,2", 2, 2, 3, {.reach = 3, .step = 2}},
+      {"[window:9;dilated:3,2];fixed:8,2", 2, 1, 3, {.block = 8, .columns = 2}},
+      {"[dense]", 1, 1, 3, {0}},
+      {"dense;[dense;dense;dense;dense;dense;dense;dense;window:2]", 2, 1, 15, {.reach = 2}},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct attention_heads heads;
     ASSERT_OK(attention_read(cases[i].list, cases[i].layer, &heads));
+    assert_int_equal(attention_entries(cases[i].list), cases[i].entries);
     assert_memory_equal(attention_of_head(&heads, cases[i].head), &cases[i].is, sizeof cases[i].is);
   }
 }

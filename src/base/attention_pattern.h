@@ -43,8 +43,8 @@ bool attention_hides(const struct attention_heads *heads);
 /* Reads the patterns of a layer from a list of entries, between which ; stands: layer i has entry i modulo
  * their number. An entry is a pattern, or several in brackets, with ; between them, for the heads:
  *     dense | window:W | strided:L | fixed:L,C | dilated:W,G
- * NEAP_INVALID_ARGUMENT: it is none; NEAP_UNSUPPORTED: it has global tokens. The message names the entry. The
- * whole list is read, whatever the layer. */
+ * NEAP_INVALID_ARGUMENT: it is not one of these; NEAP_UNSUPPORTED: it has global tokens. The message names
+ * the entry. The whole list is read, whatever the layer. */
 neap_status attention_read(const char *list, int64_t layer, struct attention_heads *heads);
 
 /* Returns the number of entries of a list. */

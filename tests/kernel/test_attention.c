@@ -59,6 +59,8 @@ static const struct setup setups[] = {
     {"strided, lengths", 5, 140, 140, 2, 2, 8, false, false, 0, some_lengths, 0, 0, 0, "strided:16"},
     {"strided, sequences in a row", 3, 290, 290, 2, 1, 8, true, true, 0, NULL, 0, 0, 23, "strided:2"},
     {"fixed, causal", 1, 300, 300, 2, 1, 33, true, true, 0, NULL, 0, 0, 0, "fixed:17,3"},
+    {"fixed, one column, both ways", 2, 170, 170, 2, 2, 8, true, false, 0, NULL, 0, 0, 0, "fixed:9,1"},
+    {"fixed, one column", 1, 170, 170, 1, 1, 8, true, true, 0, NULL, 0, 0, 0, "fixed:9,1"},
     {"fixed, columns across blocks of keys", 1, 700, 700, 1, 1, 8, true, true, 0, NULL, 0, 0, 0,
      "fixed:32,24"},
     {"fixed, lengths, both ways", 5, 200, 200, 2, 2, 16, false, false, 0, some_lengths, 0, 0, 0,

@@ -272,8 +272,9 @@ static void hide(const struct attention *a, const struct queries *q, const struc
   const struct attention_pattern *p = q->pattern;
   if (!a->causal && p->reach == 0 && p->block == 0 && q->places == NULL) return;
   const int64_t ahead = (attention_row(keys, 0) - q->place) / q->rows.stride;
+  const bool alike = keys->run == 1 && keys->stride == q->rows.stride; /* else queries are neighbours */
   for (int64_t j = 0; j < keys->count; j++) {
-    const int64_t place = keys->run == 1 ? ahead + j : attention_row(keys, j) - q->place;
+    const int64_t place = alike ? ahead + j : attention_row(keys, j) - q->place;
     int64_t begin, end;
     attention_seen_by(p, a->causal, q->place, place, &begin, &end);
     for (int64_t i = 0; i < least(begin, QUERIES); i++) scores[j * QUERIES + i] = -INFINITY;

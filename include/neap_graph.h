@@ -145,6 +145,8 @@ typedef struct neap_model_options {
                  of its labels by the model that training begins with. The loss is the mean of -log
                  sigmoid(beta (d - d')), d and d' how much more probable the first one is now, and was; the
                  outputs are "log_probability" [N, 2] and "margin" [N], d - d' */
+  const char *attention; /* of transformers of one stack: what a token attends to, by layer and head, as
+                            neap_attention_options.pattern; not with a window. Borrowed. NULL: all */
 } neap_model_options;
 
 /* Builds a network by name, as neap_model_at lists them: "wrn-28-2", "resnet50", "preresnet-1001", ...

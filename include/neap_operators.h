@@ -233,6 +233,17 @@ typedef struct neap_attention_options {
   float scale;    /* 0: 1 / sqrt(D) */
   float dropout;  /* probability that a weight of the softmax is zeroed, as neap_dropout does; in [0, 1) */
   float cap;      /* above 0: scaled scores s become cap tanh(s / cap); 0: they stay */
+  /* Instead of a window, a list of these with ; between them, of which layer i has entry i modulo their
+   * number. An entry may be several in brackets, [P;P], at most 8 and the heads: the heads take them in turn.
+   * A query sees the keys j that its pattern names. NULL: none.
+   *     dense        every key
+   *     window:W     p - W < j < p + W
+   *     strided:L    p - j is a multiple of L (Child et al. 2019, the second part of their strided pattern)
+   *     fixed:L,C    p and j lie in one block of L rows, or j is among the last C of its block (the same,
+   * both parts of their fixed pattern); not with `places` dilated:W,G  j = p + G t, -W < t < W (Beltagy et
+   * al. 2020) All but windows need S = T. */
+  const char *pattern;
+  int64_t layer; /* which layer this is, from 0 */
 } neap_attention_options;
 /* Attention; k, v and lengths are negative if not given. */
 neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,

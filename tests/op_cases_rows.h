@@ -326,6 +326,11 @@ static const struct op_case op_cases[] = {
      .options = &(neap_attention_options){.key_heads = 1, .dropout = 0.4f, .cap = 2}},
     {"packed attention, window", apply_streamed_attention, .dims = {3, 11, 9, 3},
      .options = &(neap_attention_options){.window = 3}},
+    {"packed attention, patterns of heads", apply_streamed_attention, .dims = {2, 19, 8, 4},
+     .options =
+         &(neap_attention_options){.key_heads = 2, .causal = true, .pattern = "[strided:4;fixed:5,2]"}},
+    {"packed attention, dilated", apply_streamed_attention, .dims = {2, 34, 3, 6},
+     .options = &(neap_attention_options){.layer = 3, .pattern = "dense;dilated:12,2"}},
     {"attention apart", apply_attention_apart, .dims = {2, 13, 4, 6},
      .options = &(neap_attention_options){.key_heads = 2}},
     {"attention apart, causal, dropout", apply_attention_apart, .dims = {3, 10, 3, 7},

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/attention_pattern.h"
 #include "base/places.h"
 #include "base/rotary.h"
 
@@ -82,7 +83,7 @@ struct dropout_attributes {
 struct attention_attributes {
   int64_t key_heads; /* of packed queries, keys and values; 0: they are given apart */
   bool causal;
-  int64_t window;    /* 0: none */
+  struct attention_heads patterns;
   float scale;       /* of scores; 0: 1 / sqrt of the depth of a head */
   float cap;         /* scores are cap tanh(score / cap); 0: they stay */
   float probability; /* of dropout of the weights */

@@ -613,6 +613,7 @@ static neap_status build_graph(const struct language_model *m, const neap_model_
                               .places = m->transformer.places,
                               .decode = o->decode,
                               .window = o->window,
+                              .attention = o->attention,
                               .packed = o->packed,
                               .beta = o->beta,
                               .smoothing = o->smoothing,

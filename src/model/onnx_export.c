@@ -504,22 +504,25 @@ static void write_softmax(struct exporter *e, const struct node *n) {
 
 /* ---- Attention ---- */
 
-/* Returns the mask of a query: 0 for keys it may see, else minus the largest number. */
-static const char *attention_mask(struct exporter *e, const struct attention_attributes *a, int64_t queries,
-                                  int64_t keys) {
-  float *mask = region_alloc(&e->w->region, (size_t)(queries * keys), sizeof *mask);
+/* Returns the mask of queries by head, [G, H / G, T, S], or of all heads, [T, S]: 0 for keys that a query may
+ * see, else minus the largest number. */
+static const char *attention_mask(struct exporter *e, const struct attention_attributes *a, int64_t heads,
+                                  int64_t groups, int64_t queries, int64_t keys) {
+  const bool same = a->patterns.count <= 1;
+  const int64_t all = same ? 1 : heads;
+  float *mask = region_alloc(&e->w->region, (size_t)(all * queries * keys), sizeof *mask);
   if (mask == NULL) {
     writer_fail(e->w, neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for a mask"));
     return "";
   }
-  for (int64_t i = 0; i < queries; i++)
-    for (int64_t j = 0; j < keys; j++) {
-      const int64_t p = i + keys - queries;
-      const bool seen =
-          (!a->causal || j <= p) && (a->window == 0 || (j > p - a->window && j < p + a->window));
-      mask[i * keys + j] = seen ? 0 : -FLT_MAX;
-    }
-  return writer_reals(e->w, 2, (int64_t[]){queries, keys}, mask);
+  for (int64_t h = 0; h < all; h++)
+    for (int64_t i = 0; i < queries; i++)
+      for (int64_t j = 0; j < keys; j++)
+        mask[(h * queries + i) * keys + j] =
+            attention_sees(attention_of_head(&a->patterns, h), a->causal, i + keys - queries, j) ? 0
+                                                                                                 : -FLT_MAX;
+  const int64_t dims[] = {groups, heads / groups, queries, keys};
+  return writer_reals(e->w, same ? 2 : 4, same ? dims + 2 : dims, mask);
 }
 
 /* Views heads [N, T, H, D] as [N, G, H / G, T, D], so that those of queries match their keys. */
@@ -547,7 +550,8 @@ static void write_attention(struct exporter *e, const struct node *n) {
             a->scale != 0 ? a->scale : 1 / sqrtf((float)depth));
   k = transposed(e, by_head(e, k, groups, groups, keys, depth), 5, (int64_t[]){0, 1, 2, 4, 3});
   const char *scores = NODE(e->w, "MatMul", x, k);
-  if (a->causal || a->window > 0) scores = NODE(e->w, "Add", scores, attention_mask(e, a, length, keys));
+  if (a->causal || attention_hides(&a->patterns))
+    scores = NODE(e->w, "Add", scores, attention_mask(e, a, heads, groups, length, keys));
   const char *shares = NODE(e->w, "Softmax", scores);
   writer_integer(e->w, "axis", -1);
   const char *y = NODE(e->w, "MatMul", shares, by_head(e, v, groups, groups, keys, depth));

@@ -252,8 +252,11 @@ static neap_status check_options(const char *path, const neap_model_options *o) 
   RETURN_IF(o->batch < 0 || o->classes < 0 || o->image[0] < 0 || o->image[1] < 0 || o->image[2] < 0 ||
                 o->length < 0,
             NEAP_INVALID_ARGUMENT, "%s: batch, image, length and classes must not be negative", path);
-  RETURN_IF(o->decode > 0 || o->window > 0, NEAP_INVALID_ARGUMENT,
-            "%s: an ONNX file is one network: it cannot decode token by token, or have another window", path);
+  RETURN_IF(
+      o->decode > 0 || o->window > 0 || o->attention != NULL, NEAP_INVALID_ARGUMENT,
+      "%s: an ONNX file is one network: it cannot decode token by token, or have another window or other "
+      "patterns of attention",
+      path);
   RETURN_IF(o->dropout != 0, NEAP_INVALID_ARGUMENT,
             "%s: an ONNX file has the dropout that it was exported with: leave --dropout out", path);
   return NEAP_OK;

@@ -10,10 +10,22 @@
 /* Slots. Places, where given, come last: ATTENTION_PLACES, or backward ATTENTION_BACK_PLACES. */
 enum { QUERIES, KEYS, VALUES, LENGTHS, RESULT, LOG_SUM, RESULT_GRADIENT };
 
+#define PATTERN(i)                                                                                           \
+  ATTRIBUTE(attention.patterns.of[i].step, INTEGER), ATTRIBUTE(attention.patterns.of[i].reach, INTEGER),     \
+      ATTRIBUTE(attention.patterns.of[i].block, INTEGER),                                                    \
+      ATTRIBUTE(attention.patterns.of[i].columns, INTEGER)
 static const struct attribute_row attention_attributes[] = {
     ATTRIBUTE(attention.key_heads, INTEGER),
     ATTRIBUTE(attention.causal, FLAG),
-    ATTRIBUTE(attention.window, INTEGER),
+    PATTERN(0),
+    PATTERN(1),
+    PATTERN(2),
+    PATTERN(3),
+    PATTERN(4),
+    PATTERN(5),
+    PATTERN(6),
+    PATTERN(7),
+    ATTRIBUTE(attention.patterns.count, INTEGER),
     ATTRIBUTE(attention.scale, REAL),
     ATTRIBUTE(attention.cap, REAL),
     ATTRIBUTE(attention.probability, REAL),
@@ -43,8 +55,32 @@ static neap_status check_numbers(const struct node *node) {
   RETURN_IF(!(a->cap >= 0 && a->cap < INFINITY), NEAP_INVALID_ARGUMENT,
             "Attention '%s': scores are capped at %g; the cap must be positive, or 0 for none", node->name,
             (double)a->cap);
-  RETURN_IF(a->window < 0, NEAP_INVALID_ARGUMENT, "Attention '%s': window %lld is negative", node->name,
-            (long long)a->window);
+  const struct attention_heads *p = &a->patterns;
+  RETURN_IF(p->of[0].reach < 0, NEAP_INVALID_ARGUMENT, "Attention '%s': window %lld is negative", node->name,
+            (long long)p->of[0].reach);
+  RETURN_IF(p->count < 0 || p->count > ATTENTION_PATTERNS, NEAP_INVALID_ARGUMENT,
+            "Attention '%s': patterns of %lld heads are more than %d", node->name, (long long)p->count,
+            ATTENTION_PATTERNS);
+  return NEAP_OK;
+}
+
+/* Fails if there are more patterns than heads, or a pattern depends on the origin of places, which cross
+ * attention and packed rows do not have in common. */
+static neap_status check_patterns(const struct node *node, const struct attention_shape *s, bool placed) {
+  const struct attention_heads *p = &node->attributes.attention.patterns;
+  RETURN_IF(p->count > s->heads, NEAP_INVALID_ARGUMENT,
+            "Attention '%s': has %lld patterns for %lld heads; give at most one a head", node->name,
+            (long long)p->count, (long long)s->heads);
+  for (int i = 0; i < ATTENTION_PATTERNS; i++) {
+    RETURN_IF((p->of[i].step > 1 || p->of[i].block > 0) && s->queries != s->keys, NEAP_UNSUPPORTED,
+              "Attention '%s': strided, fixed and dilated patterns need as many keys as queries (got %lld of "
+              "%lld queries); use a window",
+              node->name, (long long)s->keys, (long long)s->queries);
+    RETURN_IF(p->of[i].block > 0 && placed, NEAP_UNSUPPORTED,
+              "Attention '%s': fixed patterns do not go with rows of several sequences, whose blocks would "
+              "begin anywhere; use another pattern",
+              node->name);
+  }
   return NEAP_OK;
 }
 
@@ -103,6 +139,7 @@ static neap_status infer_attention(const struct neap_graph *graph, const struct 
   TRY(k == NULL && v == NULL ? check_packed(node, q) : check_apart(node, q, k, v));
   TRY(check_lengths(node, q, lengths, node_input(graph, node, ATTENTION_PLACES)));
   const struct attention_shape s = attention_shape_of(graph, node);
+  TRY(check_patterns(node, &s, node_input(graph, node, ATTENTION_PLACES) != NULL));
   outputs[0] = value_like(q);
   outputs[0].dims[2] = s.heads;
   outputs[1] = value_of(NEAP_F32, 3, s.sequences, s.heads);
@@ -110,19 +147,13 @@ static neap_status infer_attention(const struct neap_graph *graph, const struct 
   return NEAP_OK;
 }
 
-/* The pairs of a query and a key that it sees, over all sequences and heads, if no lengths are given. */
+/* The pairs of a query and a key that it sees, over the heads of a sequence, if no lengths are given. */
 static double visible_pairs(const struct attention_shape *s, const struct attention_attributes *a) {
+  const int64_t patterns = a->patterns.count > 1 ? a->patterns.count : 1;
   double pairs = 0;
-  for (int64_t i = 0; i < s->queries; i++) {
-    const double place = (double)(i + s->keys - s->queries), window = (double)a->window;
-    double first = 0, last = (double)s->keys - 1;
-    if (a->causal) last = fmin(last, place);
-    if (a->window > 0) {
-      first = fmax(first, place - window + 1);
-      last = fmin(last, place + window - 1);
-    }
-    pairs += fmax(0, last - first + 1);
-  }
+  for (int64_t i = 0; i < patterns && i < s->heads; i++)
+    pairs += (double)((s->heads - i - 1) / patterns + 1) *
+             attention_pairs(&a->patterns.of[i], a->causal, s->queries, s->keys);
   return pairs;
 }
 
@@ -131,8 +162,7 @@ static double visible_pairs(const struct attention_shape *s, const struct attent
 static double flops_attention(const struct neap_graph *graph, const struct node *node) {
   const struct attention_shape s = attention_shape_of(graph, node);
   const double products = node->op == OP_ATTENTION ? 2 : 5;
-  return 2 * products * (double)(s.sequences * s.heads * s.depth) *
-         visible_pairs(&s, &node->attributes.attention);
+  return 2 * products * (double)(s.sequences * s.depth) * visible_pairs(&s, &node->attributes.attention);
 }
 
 static neap_status gradient_attention(struct gradient *g, const struct node *n) {
@@ -189,14 +219,28 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
   return neap_attention_at(b, q, k, v, lengths, -1, o);
 }
 
+static neap_status read_patterns(const neap_attention_options *o, struct attention_heads *patterns) {
+  RETURN_IF(o->layer < 0, NEAP_INVALID_ARGUMENT, "attention '%s': layer %lld is negative", o->pattern,
+            (long long)o->layer);
+  RETURN_IF(o->window != 0, NEAP_INVALID_ARGUMENT,
+            "attention '%s': the layer has a window of %lld tokens, too; give one of them", o->pattern,
+            (long long)o->window);
+  return attention_read(o->pattern, o->layer, patterns);
+}
+
 neap_tensor neap_attention_at(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v,
                               neap_tensor lengths, neap_tensor places, neap_attention_options o) {
   if (!builder_usable(b, q)) return FAILED;
   const struct tensor *t = builder_tensor(b, q);
   if (k < 0 && v < 0 && o.key_heads == 0 && t->rank == 4 && t->dims[2] % 3 == 0) o.key_heads = t->dims[2] / 3;
+  struct attention_heads patterns = {.of = {{.reach = o.window}}};
+  if (o.pattern != NULL) {
+    const neap_status status = read_patterns(&o, &patterns);
+    if (status != NEAP_OK) return builder_fail(b, status);
+  }
   const union attributes a = {.attention = {.key_heads = o.key_heads,
                                             .causal = o.causal,
-                                            .window = o.window,
+                                            .patterns = patterns,
                                             .scale = o.scale,
                                             .cap = o.cap,
                                             .probability = o.dropout,

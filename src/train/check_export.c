@@ -206,7 +206,10 @@ static double allowed_for(neap_dtype type) {
  * written. */
 static neap_model_options written_shape(const struct export_check *c, const neap_model_options *shape) {
   neap_model_options own = *shape;
-  if (c->kind == EXPORT_ONNX) own.window = 0;
+  if (c->kind == EXPORT_ONNX) {
+    own.window = 0;
+    own.attention = NULL;
+  }
   return own;
 }
 

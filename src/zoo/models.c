@@ -471,6 +471,10 @@ static neap_status check_options(const char *name, const struct family *family, 
             : stack       ? "a graph that decodes has none"
                           : "transformers of one stack have one (gpt, llama, bert)");
   RETURN_IF(
+      o->attention != NULL && !stack, NEAP_INVALID_ARGUMENT,
+      "%s: has no patterns of attention (got '%s'): transformers of one stack have them (gpt, llama, bert)",
+      name, o->attention);
+  RETURN_IF(
       o->beta != 0 && !(stack && family->kind == TASK_TOKENS && o->decode == 0 && !o->packed &&
                         o->smoothing == 0 && o->beta > 0 && o->beta < INFINITY),
       NEAP_INVALID_ARGUMENT,
@@ -501,6 +505,7 @@ static struct blueprint blueprint_of(const struct family *family, const neap_mod
                             .regression = o->regression,
                             .decode = o->decode,
                             .window = o->window,
+                            .attention = o->attention,
                             .packed = o->packed,
                             .beta = o->beta,
                             .smoothing = o->smoothing,

@@ -157,6 +157,8 @@ static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads, int
 static neap_attention_options attention_options(const struct stack *s, int64_t block) {
   return (neap_attention_options){.causal = s->t->causal,
                                   .window = window_of(s, block),
+                                  .pattern = s->p->attention,
+                                  .layer = block,
                                   .scale = s->t->attention_scale,
                                   .cap = s->t->score_cap,
                                   .dropout = s->p->dropout};
@@ -481,7 +483,20 @@ static neap_tensor build_on_preferences(neap_builder *b, const struct transforme
   return finish_preferences(&s, add_blocks(&s, embed(&s, tokens, table)), table, rows);
 }
 
+static neap_status check_attention(const struct transformer *t, const struct blueprint *p) {
+  const int64_t entries = p->attention != NULL ? attention_entries(p->attention) : 0;
+  RETURN_IF(entries > 0 && p->decode > 0, NEAP_UNSUPPORTED,
+            "attention '%s': a graph that decodes attends to all tokens; leave the patterns out",
+            p->attention);
+  RETURN_IF(entries > t->layers, NEAP_INVALID_ARGUMENT,
+            "attention '%s': has %lld entries for %lld layers; give at most one a layer", p->attention,
+            (long long)entries, (long long)t->layers);
+  return NEAP_OK;
+}
+
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  const neap_status status = check_attention(t, p);
+  if (status != NEAP_OK) return builder_fail(b, status);
   if (t->parts[PART_PATCH].name != NULL) return build_on_image(b, t, p);
   if (p->beta > 0) return build_on_preferences(b, t, p);
   const bool decodes = p->decode > 0;

@@ -13,6 +13,7 @@ struct blueprint {
   int64_t places;           /* of tokens, that have an embedding each; 0: none has */
   int64_t decode;           /* above 0: one token a run, after this many at most; there is no loss then */
   int64_t window;           /* of attention; 0: none */
+  const char *attention;    /* as neap_model_options */
   float smoothing, dropout; /* of sequences' networks */
   int64_t beams;            /* of pairs: see zoo_build_decoder; 0: a loss */
   int64_t numbers[4];

@@ -23,33 +23,53 @@ struct setup {
   int64_t window;
   const int32_t *lengths; /* [sequences]; NULL: none */
   float scale, probability;
-  int64_t own; /* queries of each sequence of a row; 0: a row is one sequence */
+  int64_t own;         /* queries of each sequence of a row; 0: a row is one sequence */
+  const char *pattern; /* NULL: the window's */
 };
 
 static const int32_t some_lengths[] = {0, 130, 9, -7, 5000};
 
 static const struct setup setups[] = {
-    {"one query and key", 1, 1, 1, 1, 1, 1, false, false, 0, NULL, 0, 0, 0},
-    {"blocks that are not full", 2, 300, 300, 2, 2, 20, false, false, 0, NULL, 0, 0, 0},
-    {"causal", 1, 300, 300, 2, 1, 64, true, true, 0, NULL, 0, 0, 0},
-    {"causal, more keys", 2, 100, 171, 2, 2, 7, false, true, 0, NULL, 0.3f, 0, 0},
-    {"causal, more queries: the first see nothing", 2, 171, 100, 2, 2, 24, false, true, 0, NULL, 0, 0, 0},
-    {"window", 1, 300, 300, 3, 3, 16, true, false, 70, NULL, 0, 0, 0},
-    {"window of one", 2, 90, 90, 1, 1, 5, true, false, 1, NULL, 0, 0, 0},
-    {"causal window", 1, 300, 300, 4, 2, 33, true, true, 65, NULL, 0, 0, 0},
-    {"causal window, other keys", 1, 201, 140, 4, 1, 8, false, true, 50, NULL, 0, 0, 0},
-    {"window beyond all keys", 1, 70, 75, 1, 1, 8, false, false, INT64_MAX, NULL, 0, 0, 0},
-    {"lengths", 5, 40, 150, 4, 2, 12, false, false, 0, some_lengths, 0, 0, 0},
-    {"lengths, causal, packed", 5, 140, 140, 3, 3, 16, true, true, 0, some_lengths, 0, 0, 0},
-    {"lengths, window", 5, 150, 140, 2, 1, 16, false, false, 20, some_lengths, 0, 0, 0},
-    {"dropout", 2, 70, 135, 2, 2, 10, false, false, 0, NULL, 0, 0.25f, 0},
-    {"dropout, causal, lengths, packed", 5, 137, 137, 4, 1, 16, true, true, 90, some_lengths, 0, 0.5f, 0},
-    {"large scores", 1, 80, 200, 1, 1, 32, false, true, 0, NULL, 30, 0, 0},
-    {"sequences in a row", 3, 300, 300, 2, 1, 16, true, true, 0, NULL, 0, 0, 23},
-    {"sequences longer than blocks", 2, 300, 300, 2, 2, 8, false, true, 0, NULL, 0, 0, 129},
-    {"sequences of one query", 1, 70, 70, 1, 1, 8, true, true, 0, NULL, 0, 0, 1},
-    {"sequences, window, lengths, dropout", 5, 140, 140, 2, 1, 12, true, true, 20, some_lengths, 0, 0.5f, 31},
-    {"sequences, more keys", 2, 90, 100, 2, 2, 8, false, false, 0, NULL, 0, 0, 17},
+    {"one query and key", 1, 1, 1, 1, 1, 1, false, false, 0, NULL, 0, 0, 0, NULL},
+    {"blocks that are not full", 2, 300, 300, 2, 2, 20, false, false, 0, NULL, 0, 0, 0, NULL},
+    {"causal", 1, 300, 300, 2, 1, 64, true, true, 0, NULL, 0, 0, 0, NULL},
+    {"causal, more keys", 2, 100, 171, 2, 2, 7, false, true, 0, NULL, 0.3f, 0, 0, NULL},
+    {"causal, more queries: the first see nothing", 2, 171, 100, 2, 2, 24, false, true, 0, NULL, 0, 0, 0,
+     NULL},
+    {"window", 1, 300, 300, 3, 3, 16, true, false, 70, NULL, 0, 0, 0, NULL},
+    {"window of one", 2, 90, 90, 1, 1, 5, true, false, 1, NULL, 0, 0, 0, NULL},
+    {"causal window", 1, 300, 300, 4, 2, 33, true, true, 65, NULL, 0, 0, 0, NULL},
+    {"causal window, other keys", 1, 201, 140, 4, 1, 8, false, true, 50, NULL, 0, 0, 0, NULL},
+    {"window beyond all keys", 1, 70, 75, 1, 1, 8, false, false, INT64_MAX, NULL, 0, 0, 0, NULL},
+    {"lengths", 5, 40, 150, 4, 2, 12, false, false, 0, some_lengths, 0, 0, 0, NULL},
+    {"lengths, causal, packed", 5, 140, 140, 3, 3, 16, true, true, 0, some_lengths, 0, 0, 0, NULL},
+    {"lengths, window", 5, 150, 140, 2, 1, 16, false, false, 20, some_lengths, 0, 0, 0, NULL},
+    {"dropout", 2, 70, 135, 2, 2, 10, false, false, 0, NULL, 0, 0.25f, 0, NULL},
+    {"dropout, causal, lengths, packed", 5, 137, 137, 4, 1, 16, true, true, 90, some_lengths, 0, 0.5f, 0,
+     NULL},
+    {"large scores", 1, 80, 200, 1, 1, 32, false, true, 0, NULL, 30, 0, 0, NULL},
+    {"sequences in a row", 3, 300, 300, 2, 1, 16, true, true, 0, NULL, 0, 0, 23, NULL},
+    {"sequences longer than blocks", 2, 300, 300, 2, 2, 8, false, true, 0, NULL, 0, 0, 129, NULL},
+    {"sequences of one query", 1, 70, 70, 1, 1, 8, true, true, 0, NULL, 0, 0, 1, NULL},
+    {"sequences, window, lengths, dropout", 5, 140, 140, 2, 1, 12, true, true, 20, some_lengths, 0, 0.5f, 31,
+     NULL},
+    {"sequences, more keys", 2, 90, 100, 2, 2, 8, false, false, 0, NULL, 0, 0, 17, NULL},
+    {"strided, causal", 2, 300, 300, 2, 1, 20, true, true, 0, NULL, 0, 0, 0, "strided:3"},
+    {"strided by more than the rows", 1, 70, 70, 2, 2, 16, false, false, 0, NULL, 0, 0, 0, "strided:100"},
+    {"strided, lengths", 5, 140, 140, 2, 2, 8, false, false, 0, some_lengths, 0, 0, 0, "strided:16"},
+    {"strided, sequences in a row", 3, 290, 290, 2, 1, 8, true, true, 0, NULL, 0, 0, 23, "strided:2"},
+    {"fixed, causal", 1, 300, 300, 2, 1, 33, true, true, 0, NULL, 0, 0, 0, "fixed:17,3"},
+    {"fixed, one column, both ways", 2, 170, 170, 2, 2, 8, true, false, 0, NULL, 0, 0, 0, "fixed:9,1"},
+    {"fixed, one column", 1, 170, 170, 1, 1, 8, true, true, 0, NULL, 0, 0, 0, "fixed:9,1"},
+    {"fixed, columns across blocks of keys", 1, 700, 700, 1, 1, 8, true, true, 0, NULL, 0, 0, 0,
+     "fixed:32,24"},
+    {"fixed, lengths, both ways", 5, 200, 200, 2, 2, 16, false, false, 0, some_lengths, 0, 0, 0,
+     "fixed:24,5"},
+    {"dilated", 1, 300, 300, 2, 2, 16, true, false, 0, NULL, 0, 0, 0, "dilated:20,4"},
+    {"dilated, causal, dropout", 2, 200, 200, 2, 2, 16, true, true, 0, NULL, 0, 0.25f, 0, "dilated:9,3"},
+    {"fixed, dropout", 2, 150, 150, 2, 1, 10, false, true, 0, NULL, 0, 0.25f, 0, "fixed:16,5"},
+    {"by head", 2, 180, 180, 4, 2, 12, true, true, 0, NULL, 0, 0, 0, "[window:20;strided:13;fixed:16,4]"},
+    {"by head, lengths", 5, 150, 150, 3, 3, 8, false, false, 0, some_lengths, 0, 0, 0, "[dense;dilated:5,7]"},
 };
 enum { SETUPS = sizeof setups / sizeof *setups };
 
@@ -153,13 +173,29 @@ static int64_t of_key(const struct head *t, int64_t j) {
   return ((t->n * t->s->keys + j) * t->s->key_heads + key_head) * t->s->depth;
 }
 
+/* What the pattern of a head says, by its definition. */
+ORACLE static bool of_pattern(const char *text, int64_t head, int64_t i, int64_t j) {
+  const char *first = text + (*text == '['), *at = first;
+  for (; head > 0; head--) {
+    at += strcspn(at, ";]");
+    at = *at == ';' ? at + 1 : first;
+  }
+  long long a = 0, b = 0;
+  if (sscanf(at, "window:%lld", &a) == 1) return i - j < a && j - i < a;
+  if (sscanf(at, "strided:%lld", &a) == 1) return (i - j) % a == 0;
+  if (sscanf(at, "fixed:%lld,%lld", &a, &b) == 2) return i / a == j / a || j % a >= a - b;
+  if (sscanf(at, "dilated:%lld,%lld", &a, &b) == 2) return (i - j) % b == 0 && llabs(i - j) < a * b;
+  assert_int_equal(strncmp(at, "dense", 5), 0);
+  return true;
+}
+
 ORACLE static bool visible(const struct head *t, int64_t i, int64_t j) {
   const struct setup *s = t->s;
   const int64_t place = i + s->keys - s->queries, distance = j > place ? j - place : place - j;
   if (s->lengths != NULL && j >= s->lengths[t->n]) return false;
   if (s->causal && j > place) return false;
   if (s->own > 0 && j < place - place_of(s, t->n, i)) return false;
-  return s->window == 0 || distance < s->window;
+  return s->pattern == NULL ? s->window == 0 || distance < s->window : of_pattern(s->pattern, t->h, place, j);
 }
 
 ORACLE static double dot(int64_t count, const double *x, const double *y) {
@@ -263,9 +299,11 @@ static struct neap_graph *make_graph(const struct setup *s, neap_dtype dtype, in
   if (s->lengths != NULL) ids[LENGTHS] = add_input(graph, "lengths", NEAP_I32, n, 0, 0, 0);
   if (s->own > 0) ids[PLACES] = add_input(graph, "places", NEAP_I32, n, s->queries, 0, 0);
   ids[DY] = add_input(graph, "dy", dtype, n, s->queries, s->heads, s->depth);
+  struct attention_heads patterns = {.of = {{.reach = s->window}}};
+  if (s->pattern != NULL) assert_ok(attention_read(s->pattern, 0, &patterns));
   const union attributes a = {.attention = {.key_heads = s->packed ? s->key_heads : 0,
                                             .causal = s->causal,
-                                            .window = s->window,
+                                            .patterns = patterns,
                                             .scale = s->scale,
                                             .probability = s->probability}};
   const int32_t given[] = {ids[Q], ids[KEY], ids[VALUE], ids[LENGTHS], ids[PLACES]};
@@ -368,8 +406,9 @@ static void check_setup(const struct setup *s, const struct backend *backend, ne
   char how[32];
   snprintf(how, sizeof how, "%s in %s", backend->name, dtype_rows[dtype].name);
   for (int i = 0; i < RESULTS; i++) {
-    /* Gradients depend on y as it was stored, scores on large products. */
-    const double room = (i >= 2 ? 2 : 1) * (s->scale > 1 ? (double)s->scale : 1);
+    /* Gradients depend on y as it was stored, scores on large products; dropout makes weights larger. */
+    const double room =
+        (i >= 2 ? 2 : 1) * (s->scale > 1 ? (double)s->scale : 1) / (1 - (double)s->probability);
     expect_close(s, how, names[i], o.elements[slots[i]], expected[i], one.of[i],
                  i == 1 ? 2e-6 : room * rounding);
     assert_memory_equal(one.of[i], three.of[i], (size_t)o.elements[slots[i]] * sizeof(double));
@@ -421,7 +460,7 @@ static void test_what_is_not_there(void **state) {
 
 /* Bytes of workspace of both nodes, for this many rows. */
 static uint64_t workspace_of(int64_t rows, bool backward) {
-  const struct setup s = {"workspace", 2, rows, rows, 4, 4, 64, true, true, 0, NULL, 0, 0.1f, 0};
+  const struct setup s = {"workspace", 2, rows, rows, 4, 4, 64, true, true, 0, NULL, 0, 0.1f, 0, NULL};
   int32_t ids[SLOTS];
   struct neap_graph *graph = make_graph(&s, NEAP_F32, ids);
   struct lowered *lowered = NULL;
@@ -446,7 +485,7 @@ static void test_workspace(void **state) {
 static void test_cost(void **state) {
   (void)state;
   const int64_t rows = 512, window = 16;
-  struct setup s = {"cost", 1, rows, rows, 1, 1, 8, false, false, 0, NULL, 0, 0, 0};
+  struct setup s = {"cost", 1, rows, rows, 1, 1, 8, false, false, 0, NULL, 0, 0, 0, NULL};
   static const double products[] = {2, 5};
   double flops[3][2];
   for (int way = 0; way < 3; way++) {

@@ -265,7 +265,7 @@ static struct attention attention_of(int64_t size, neap_dtype storage) {
                             .query_row = 2 * size,
                             .key_row = size,
                             .causal = true,
-                            .window = 66,
+                            .patterns = {.of = {{.reach = 66}}},
                             .scale = 0.3f,
                             .probability = 0.2f,
                             .storage = storage,

@@ -87,6 +87,7 @@ static void test_models(void **state) {
       {"densenet121", {.image = {3, 32, 32}, .classes = 10}},
       {"gpt-2x16x2", {.length = 12, .classes = 32}},
       {"gpt-1x16x2", {.length = 12, .classes = 32, .window = 4}},
+      {"llama-2x16x4x2", {.length = 12, .classes = 32, .attention = "[strided:3;window:4];fixed:5,2"}},
       {"llama-2x16x4x2", {.length = 12, .classes = 32}},
       {"bert-1x16x2", {.length = 12, .classes = 32}},
       {"onnx:" ONNX_FOLDER "/images.onnx", {0}},

@@ -10,9 +10,15 @@ enum { CLASSES = 40, BATCH = 4 };
 static const struct model_case {
   const char *name;
   int64_t length, window;
+  const char *attention;
 } models[] = {
-    {"gpt-2x32x4", 19, 0}, {"llama-2x32x4x2", 24, 7},  {"bert-2x32x2", 17, 0},
-    {"lstm-2x24", 140, 0}, {"char-lstm-1x16", 130, 0}, /* parts of 128 times */
+    {"gpt-2x32x4", 19, 0, NULL},
+    {"llama-2x32x4x2", 24, 7, NULL},
+    {"bert-2x32x2", 17, 0, NULL},
+    {"lstm-2x24", 140, 0, NULL},
+    {"char-lstm-1x16", 130, 0, NULL}, /* parts of 128 times */
+    {"llama-2x32x4x2", 81, 0, "[window:9;strided:8];fixed:9,2"},
+    {"bert-2x32x2", 75, 0, "dilated:5,3;fixed:8,1"},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -34,6 +40,7 @@ static neap_graph *build(const struct model_case *m, int64_t batch) {
                                     .classes = CLASSES,
                                     .length = m->length,
                                     .window = m->window,
+                                    .attention = m->attention,
                                     .dropout = 0.1f,
                                     .smoothing = 0.1f};
   ASSERT_OK(neap_model_build(m->name, &shape, &graph));

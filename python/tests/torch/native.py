@@ -88,6 +88,8 @@ class AttentionOptions(ctypes.Structure):
         ("scale", c_float),
         ("dropout", c_float),
         ("cap", c_float),
+        ("pattern", c_char_p),
+        ("layer", c_int64),
     ]
 
 
@@ -125,6 +127,7 @@ class ModelOptions(ctypes.Structure):
         ("head", c_int),
         ("packed", c_bool),
         ("beta", c_float),
+        ("attention", c_char_p),
     ]
 
 

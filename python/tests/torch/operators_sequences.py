@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import attention_patterns
 import torch
 from operator_case import Case, Operand, described, real, same, text, then, these_numbers
 from torch.nn import functional as F
@@ -79,6 +80,8 @@ def attended(
     window: int = 0,
     scale: float = 0.0,
     cap: float = 0.0,
+    pattern: bytes | None = None,
+    layer: int = 0,
 ) -> torch.Tensor:
     """By PyTorch's attention: with its own causal mask where that is all, else with one of the header's words."""
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
@@ -86,7 +89,7 @@ def attended(
     times, keys = q.shape[2], k.shape[2]
     if cap:
         call = functools.partial(capped, scale=scale, cap=cap)
-    elif lengths is None and window == 0 and (not causal or times == keys):
+    elif lengths is None and window == 0 and pattern is None and (not causal or times == keys):
         return call(q, k, v, is_causal=causal).transpose(1, 2)
     place, key = torch.arange(times)[:, None] + keys - times, torch.arange(keys)
     sees = torch.ones(1, 1, times, keys, dtype=torch.bool)
@@ -96,6 +99,8 @@ def attended(
         sees = sees & (key <= place)
     if window:
         sees = sees & (key > place - window) & (key < place + window)
+    if pattern is not None:
+        sees = sees & attention_patterns.mask(pattern.decode(), layer, q.shape[1], times, causal)
     any_seen = sees.any(-1, keepdim=True)
     return (call(q, k, v, attn_mask=sees | ~any_seen) * any_seen).transpose(1, 2)
 
@@ -201,6 +206,10 @@ SEQUENCES = [
     attention((2, 19, 4, 6), (2, 19, 2, 6), causal=True, window=5, cap=0.75),
     attention((3, 9, 4, 4), (3, 9, 2, 4), these_numbers(9, 1, 6), scale=2.0, cap=1.5),
     attention((2, 149, 3, 32), (2, 167, 3, 32), causal=True, cap=2.0),
+    attention((2, 37, 4, 4), (2, 37, 2, 4), causal=True, pattern=b"[strided:5;fixed:7,2]"),
+    attention((3, 33, 2, 4), (3, 33, 2, 4), these_numbers(33, 5, 20), pattern=b"dense;fixed:6,1", layer=3),
+    attention((2, 150, 2, 8), (2, 150, 2, 8), pattern=b"[dilated:9,7;window:12]"),
+    packed_attention((2, 150, 6, 8), causal=True, pattern=b"fixed:16,16", scale=0.5),
     packed_attention((2, 7, 9, 5)),
     packed_attention((2, 13, 6, 8), causal=True),
     packed_attention((2, 13, 8, 6), key_heads=2, causal=True),

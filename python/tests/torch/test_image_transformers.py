@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import attention_patterns
 import native
 import numpy as np
 import pytest
@@ -92,6 +94,27 @@ def test_logits_and_a_step_are_those_of_transformers(library, tmp_path, variant)
             expected = gradients[name].numpy()
             most = max(np.abs(expected).max(), 1e-3)  # keys' biases move no softmax
             assert np.abs(was - s.read(name) - expected).max() < 2e-3 * most, name
+
+
+def test_patterns_of_attention(library, tmp_path, monkeypatch):
+    model, pattern, layer = make(tmp_path, **NAMES), "[window:5;strided:4];fixed:6,2", itertools.count()
+    plain = F.scaled_dot_product_attention
+
+    def masked(q: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+        return plain(
+            q, *rest, **{**options, "attn_mask": attention_patterns.mask(pattern, next(layer), *q.shape[1:3], False)}
+        )
+
+    images, shape = torch.randn(BATCH, 3, 16, 16), {"batch": BATCH, "attention": pattern.encode()}
+    dense = model(images).logits.detach().numpy()
+    monkeypatch.setattr(F, "scaled_dot_product_attention", masked)
+    wanted = model(images).logits.detach().numpy()
+    assert next(layer) == SHAPE["num_hidden_layers"]
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, tmp_path, s, **shape)
+        s.fill("image", images.numpy())
+        s.predict()
+        assert relative(s.output("logits"), wanted) < 2e-5 < relative(dense, wanted)
 
 
 def draw(folder: Path, names: list[str], count: int, seed: int) -> list[tuple[Path, str]]:

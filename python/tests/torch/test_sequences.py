@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import attention_patterns
 import native
 import numpy as np
 import pytest
@@ -33,14 +34,14 @@ class Transformer(nn.Module):
 
     def __init__(self, width: int, heads: int, gelu: str):
         super().__init__()
-        self.heads = heads
+        self.heads, self.sees = heads, None
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.hidden, self.gelu, self.output = nn.Linear(width, 4 * width), nn.GELU(gelu), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=self.sees, is_causal=self.sees is None)
         x = x + self.projection(a.transpose(1, 2).flatten(2))
         return x + self.output(self.gelu(self.hidden(self.norm2(x))))
 
@@ -65,6 +66,7 @@ class LlamaBlock(nn.Module):
 
     def __init__(self, width: int, heads: int, key_heads: int):
         super().__init__()
+        self.heads, self.sees = heads, None
         self.sizes, self.repeats, hidden = (-1, width // heads), heads // key_heads, -(-8 * width // 3 // 256) * 256
         self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
         keys = width // heads * key_heads
@@ -84,8 +86,8 @@ class LlamaBlock(nn.Module):
         y = self.norm1(x)
         q, k, v = (layer(y).unflatten(-1, self.sizes).transpose(1, 2) for layer in (self.query, self.key, self.value))
         k, v = (t.repeat_interleave(self.repeats, 1) for t in (self.turned(k), v))
-        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
-        scores = (self.turned(q) @ k.mT / self.sizes[1] ** 0.5).masked_fill(future, -torch.inf)
+        sees = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril() if self.sees is None else self.sees
+        scores = (self.turned(q) @ k.mT / self.sizes[1] ** 0.5).masked_fill(~sees, -torch.inf)
         x = x + self.projection((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
         y = self.norm2(x)
         return x + self.output(F.silu(self.gate(y)) * self.up(y))
@@ -100,6 +102,17 @@ class Llama(nn.Sequential):
         self.head = nn.Linear(width, vocabulary, bias=False)
 
 
+class Encoder(nn.TransformerEncoderLayer):
+    """With a mask of its own, [heads, T, T]: True where a token sees another."""
+
+    def __init__(self, width: int, heads: int, **options: Any):
+        super().__init__(width, heads, 4 * width, **options)
+        self.heads, self.sees = heads, None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x, None if self.sees is None else ~self.sees.repeat(len(x), 1, 1))
+
+
 class BERT(nn.Module):
     """Devlin et al. 2019: PyTorch's own encoder; all tokens are of the first segment."""
 
@@ -108,9 +121,7 @@ class BERT(nn.Module):
         self.token, self.position, self.segment = (nn.Embedding(rows, width) for rows in (vocabulary, 512, 2))
         self.embedding_norm = nn.LayerNorm(width, eps=1e-12)
         options = {"dropout": 0, "activation": "gelu", "layer_norm_eps": 1e-12, "batch_first": True}
-        self.blocks = nn.Sequential(
-            *(nn.TransformerEncoderLayer(width, heads, 4 * width, **options) for _ in range(layers))
-        )
+        self.blocks = nn.Sequential(*(Encoder(width, heads, **options) for _ in range(layers)))
         self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
@@ -175,13 +186,28 @@ class Case:
     masked: float = 0.0  # the share of labels that do not count
     steps: int = 20
     optimizer: str = "SGD"
+    attention: str = ""  # patterns
     rate: float = 2.0**-2  # at which weights move far beyond the rounding of f32
 
     def __str__(self) -> str:
-        return ", ".join([self.model, self.optimizer, *(["smoothing"] if self.smoothing else [])])
+        return ", ".join(
+            [
+                self.model,
+                self.optimizer,
+                *(["smoothing"] if self.smoothing else []),
+                *([self.attention] * bool(self.attention)),
+            ]
+        )
 
     def options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("batch", "length", "classes", "smoothing")}
+        shape = {name: getattr(self, name) for name in ("batch", "length", "classes", "smoothing")}
+        return {**shape, **({"attention": self.attention.encode()} if self.attention else {})}
+
+    def network(self) -> nn.Module:
+        network, causal = self.make(), not self.model.startswith("bert")
+        for layer, block in enumerate(network.blocks if self.attention else []):
+            block.sees = attention_patterns.mask(self.attention, layer, block.heads, self.length, causal)
+        return network
 
     def draw(self, random: np.random.Generator) -> Values:
         shape = (self.batch, self.length)
@@ -246,6 +272,9 @@ CASES = [
     llama(1, 32, 2, 1, batch=4, length=33, tokens=32003, steps=5),
     bert(2, 64, 4, batch=4, length=33, tokens=211, masked=0.85),
     bert(1, 32, 2, batch=2, length=512, tokens=8201, masked=0.85, smoothing=0.1, steps=5),
+    gpt(3, 48, 4, batch=3, length=70, tokens=61, attention="window:8;[strided:6;fixed:9,2]"),
+    llama(2, 64, 4, 2, batch=3, length=70, tokens=61, attention="[fixed:11,3;dense;dilated:4,5]"),
+    bert(2, 64, 4, batch=3, length=70, tokens=61, masked=0.5, attention="dilated:5,3;fixed:8,1"),
     # In parts of eight times, and of one part.
     lstm(2, 32, 500, batch=64, length=20, rate=2),
     lstm(2, 32, 61, batch=64, length=20, smoothing=0.1, masked=0.2, **ADAMW),
@@ -278,7 +307,7 @@ class Oracle:
 
     def __init__(self, case: Case):
         self.case = case
-        self.network = case.make().double()
+        self.network = case.network().double()
         self.parameters = by_name(self.network)
 
     def begin(self, values: Values) -> None:

@@ -9,8 +9,7 @@
 static struct attention attention_of(const struct neap_graph *graph, const struct node *node) {
   const struct attention_shape s = attention_shape_of(graph, node);
   const struct attention_attributes *a = &node->attributes.attention;
-  const int64_t query_row = s.heads * s.depth, key_row = s.key_heads * s.depth,
-                most = s.queries + s.keys; /* of a window that says something */
+  const int64_t query_row = s.heads * s.depth, key_row = s.key_heads * s.depth;
   const bool packed = node_input(graph, node, 1) == NULL;
   return (struct attention){.sequences = s.sequences,
                             .queries = s.queries,
@@ -21,7 +20,7 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
                             .query_row = packed ? query_row + 2 * key_row : query_row,
                             .key_row = packed ? query_row + 2 * key_row : key_row,
                             .causal = a->causal,
-                            .window = a->window < most ? a->window : most,
+                            .patterns = a->patterns,
                             .scale = s.scale,
                             .cap = a->cap,
                             .storage = node_input(graph, node, 0)->dtype,

@@ -48,11 +48,11 @@ static int64_t result_at(const struct attention *t, int64_t n, int64_t h, int64_
   return ((n * t->s.queries + i) * t->s.heads + h) * t->s.depth;
 }
 
-static bool sees(const struct attention *t, int64_t n, int64_t i, int64_t j) {
-  const int64_t place = i + t->s.keys - t->s.queries, ahead = j - place, window = t->a->window;
-  return !(t->lengths != NULL && j >= t->lengths[n]) && !(t->a->causal && ahead > 0) &&
-         !(window > 0 && (ahead >= window || -ahead >= window)) &&
-         !(t->places != NULL && -ahead > t->places[n * t->s.queries + i]);
+static bool sees(const struct attention *t, int64_t n, int64_t h, int64_t i, int64_t j) {
+  const int64_t place = i + t->s.keys - t->s.queries;
+  return !(t->lengths != NULL && j >= t->lengths[n]) &&
+         attention_sees(attention_of_head(&t->a->patterns, h), t->a->causal, place, j) &&
+         !(t->places != NULL && place - j > t->places[n * t->s.queries + i]);
 }
 
 static double product(int64_t count, const double *x, const double *y) {
@@ -86,12 +86,12 @@ static double kept(const struct attention *t, int64_t n, int64_t h, int64_t i, i
 
 static void attend(const struct attention *t, int64_t n, int64_t h, int64_t i, double *y, double *log_sum) {
   double highest = -INFINITY, sum = 0;
-  FOR(j, t->s.keys) if (sees(t, n, i, j)) highest = fmax(highest, score(t, n, h, i, j));
-  FOR(j, t->s.keys) if (sees(t, n, i, j)) sum += exp(score(t, n, h, i, j) - highest);
+  FOR(j, t->s.keys) if (sees(t, n, h, i, j)) highest = fmax(highest, score(t, n, h, i, j));
+  FOR(j, t->s.keys) if (sees(t, n, h, i, j)) sum += exp(score(t, n, h, i, j) - highest);
   memset(y, 0, (size_t)t->s.depth * sizeof *y);
   *log_sum = sum == 0 ? -INFINITY : highest + log(sum);
   FOR(j, t->s.keys) {
-    if (!sees(t, n, i, j)) continue;
+    if (!sees(t, n, h, i, j)) continue;
     const double weight = exp(score(t, n, h, i, j) - *log_sum) * kept(t, n, h, i, j);
     FOR(d, t->s.depth) y[d] += weight * t->v[key_at(t, n, h, j) + d];
   }
@@ -114,7 +114,7 @@ static void attend_backward(const struct attention *t, int64_t n, int64_t h, int
   const int64_t depth = t->s.depth;
   const double *q = t->q + query_at(t, n, h, i), mean = product(depth, y, dy);
   FOR(j, t->s.keys) {
-    if (!sees(t, n, i, j)) continue;
+    if (!sees(t, n, h, i, j)) continue;
     const int64_t at = key_at(t, n, h, j);
     const double s = score(t, n, h, i, j), weight = exp(s - log_sum), keep = kept(t, n, h, i, j),
                  slope = (double)t->s.scale * score_slope(t, s) * weight *

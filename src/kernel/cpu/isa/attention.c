@@ -164,16 +164,16 @@ static void turn_pairs(int64_t count, int64_t depth, const float *rows, float *c
   }
 }
 
-/* Packs `count` rows of stride `row`, padded with zeros to whole vectors. Transposed floats are
- * multiplied by `scale`. */
-static void pack(const struct attention *a, bool pairs, int64_t count, const void *from, int64_t row,
-                 float scale, const struct factors *to) {
-  const int64_t width = whole_vectors(a->depth);
+/* Packs rows of a head, `row` elements from one to the next, padded with zeros to whole vectors. Transposed
+ * floats are multiplied by `scale`. */
+static void pack(const struct attention *a, bool pairs, const struct attention_rows *rows, const void *from,
+                 int64_t row, float scale, const struct factors *to) {
+  const int64_t width = whole_vectors(a->depth), count = rows->count;
   const size_t element = bytes_of(pairs ? NEAP_BF16 : NEAP_F32), length = (size_t)width * element,
                used = (size_t)a->depth * element;
   unsigned char *here = (unsigned char *)to->rows;
   for (int64_t i = 0; i < count; i++, here += length) {
-    const void *x = element_at(from, a->storage, i * row);
+    const void *x = element_at(from, a->storage, attention_row(rows, i) * row);
     if (pairs)
       memcpy(here, x, used);
     else
@@ -203,12 +203,12 @@ static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float 
   if (to->across != to->rows) pair_across(keys, columns, QUERIES, to->rows, to->across);
 }
 
-/* Transposes columns back to rows of stride `row`, each times its factor. made: [width], workspace. */
-static void unpack_columns(const struct attention *a, int64_t count, const float *columns,
+/* Transposes columns back to rows of a head, each times its factor. made: [width], workspace. */
+static void unpack_columns(const struct attention *a, const struct attention_rows *rows, const float *columns,
                            const float *factors, float *made, void *to, int64_t row) {
-  for (int64_t i = 0; i < count; i++) {
+  for (int64_t i = 0; i < rows->count; i++) {
     for (int64_t d = 0; d < a->depth; d++) made[d] = columns[d * QUERIES + i] * factors[i];
-    narrow_run(a->storage, a->depth, made, (void *)element_at(to, a->storage, i * row));
+    narrow_run(a->storage, a->depth, made, (void *)element_at(to, a->storage, attention_row(rows, i) * row));
   }
 }
 
@@ -222,51 +222,79 @@ static void unpack_rows(const struct attention *a, int64_t count, const float *f
 
 /* A block of queries of a head. */
 struct queries {
-  int64_t sequence, head, first, count;
+  int64_t sequence, head;
+  struct attention_rows rows; /* whole steps apart */
+  const struct attention_pattern *pattern;
+  int64_t place;         /* of the first of them */
   int64_t length;        /* the number of keys of the sequence */
-  const int32_t *places; /* [count]; NULL: hide no key */
+  const int32_t *places; /* of the sequence; NULL: hide no key */
 };
 
-/* Returns the keys that any of the queries sees. */
-static struct range keys_of(const struct attention *a, const struct queries *q) {
-  const int64_t shift = a->keys - a->queries, first = q->first + shift, last = first + q->count - 1;
-  struct range seen = {0, q->length};
-  if (a->window > 0) seen.begin = most(0, first - a->window + 1);
-  if (a->window > 0) seen.end = least(seen.end, last + a->window);
-  if (a->causal) seen.end = least(seen.end, last + 1);
-  if (q->places == NULL) return seen;
-  int64_t own = seen.end; /* the first key of the sequences of these queries */
-  for (int64_t i = 0; i < q->count; i++) own = least(own, first + i - q->places[i]);
-  seen.begin = most(seen.begin, own);
-  return seen;
+/* Goes through the keys that any of the queries sees, a block at a time. */
+struct keys {
+  struct attention_rows runs[ATTENTION_RUNS];
+  int count, run;
+  int64_t at; /* in the run */
+};
+
+static struct keys keys_of(const struct attention *a, const struct queries *q) {
+  struct attention_rows places = q->rows;
+  int64_t own = q->places != NULL ? q->length : 0; /* the first key of the sequences of these queries */
+  places.first = q->place;
+  for (int64_t i = 0; q->places != NULL && i < q->rows.count; i++)
+    own = least(own, attention_row(&places, i) - q->places[attention_row(&q->rows, i)]);
+  struct keys keys = {.run = 0};
+  keys.count = attention_keys(q->pattern, a->causal, &places, most(0, own), q->length, keys.runs);
+  return keys;
+}
+
+static bool next_keys(struct keys *keys, struct attention_rows *block) {
+  if (keys->run == keys->count) return false;
+  *block = keys->runs[keys->run];
+  block->from += keys->at;
+  block->count = least(KEYS, block->count - keys->at);
+  keys->at += block->count;
+  if (keys->at < keys->runs[keys->run].count) return true;
+  keys->run++;
+  keys->at = 0;
+  return true;
+}
+
+/* Returns how many rows, from the k-th on, are neighbours. */
+static int64_t neighbours(const struct attention_rows *rows, int64_t k) {
+  return rows->stride == rows->run ? rows->count - k
+                                   : least(rows->count - k, rows->run - (rows->from + k) % rows->run);
 }
 
 /* Sets scores to -infinity where a query does not see the key. */
-static void hide(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
+static void hide(const struct attention *a, const struct queries *q, const struct attention_rows *keys,
                  float *scores) {
-  if (!a->causal && a->window == 0 && q->places == NULL) return;
-  for (int64_t j = 0; j < keys; j++) {
-    const int64_t place = first_key + j - (a->keys - a->queries) - q->first; /* of the query at this key */
-    int64_t begin = 0, end = QUERIES;
-    if (a->window > 0) begin = place - a->window + 1;
-    if (a->causal) begin = place;
-    if (a->window > 0) end = least(end, place + a->window);
+  const struct attention_pattern *p = q->pattern;
+  if (!a->causal && p->reach == 0 && p->block == 0 && q->places == NULL) return;
+  const int64_t ahead = (attention_row(keys, 0) - q->place) / q->rows.stride;
+  const bool alike = keys->run == 1 && keys->stride == q->rows.stride; /* else queries are neighbours */
+  for (int64_t j = 0; j < keys->count; j++) {
+    const int64_t place = alike ? ahead + j : attention_row(keys, j) - q->place;
+    int64_t begin, end;
+    attention_seen_by(p, a->causal, q->place, place, &begin, &end);
     for (int64_t i = 0; i < least(begin, QUERIES); i++) scores[j * QUERIES + i] = -INFINITY;
     for (int64_t i = most(end, 0); i < QUERIES; i++) scores[j * QUERIES + i] = -INFINITY;
-    for (int64_t i = 0; q->places != NULL && i < q->count; i++)
-      if (place + q->places[i] < i) scores[j * QUERIES + i] = -INFINITY;
+    for (int64_t i = 0; q->places != NULL && i < q->rows.count; i++)
+      if ((place - i) * q->rows.stride + q->places[attention_row(&q->rows, i)] < 0)
+        scores[j * QUERIES + i] = -INFINITY;
   }
 }
 
 /* Draws for a row of a block: four for each counter. A row may begin within a counter. */
 enum { COUNTER_BLOCKS = (KEYS / 4 + COUNTERS) / COUNTERS, DRAWS = 4 * COUNTERS * COUNTER_BLOCKS };
 
-/* Draws dropout's factors of the weights of a block: 0 or 1 / (1 - probability). */
-static void draw(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
-                 float *kept) {
+/* Draws dropout's factors of the weights of neighbouring keys: 0 or 1 / (1 - probability). */
+static void draw_run(const struct attention *a, const struct queries *q, int64_t first_key, int64_t keys,
+                     float *kept) {
   const float probability = a->probability, keep = 1 / (1 - probability);
-  for (int64_t i = 0; i < q->count; i++) {
-    const int64_t row = ((a->first + q->sequence) * a->heads + q->head) * a->queries + q->first + i;
+  for (int64_t i = 0; i < q->rows.count; i++) {
+    const int64_t row =
+        ((a->first + q->sequence) * a->heads + q->head) * a->queries + attention_row(&q->rows, i);
     const uint64_t at = (uint64_t)(row * a->keys + first_key);
     uint32_t draws[DRAWS];
     float factors[DRAWS];
@@ -275,6 +303,14 @@ static void draw(const struct attention *a, const struct queries *q, int64_t fir
 #pragma omp simd
     for (int k = 0; k < DRAWS; k++) factors[k] = random_uniform(draws[k]) >= probability ? keep : 0;
     for (int64_t j = 0; j < keys; j++) kept[j * QUERIES + i] = factors[at % 4 + (uint64_t)j];
+  }
+}
+
+static void draw(const struct attention *a, const struct queries *q, const struct attention_rows *keys,
+                 float *kept) {
+  for (int64_t j = 0, count; j < keys->count; j += count) {
+    count = neighbours(keys, j);
+    draw_run(a, q, attention_row(keys, j), count, kept + j * QUERIES);
   }
 }
 
@@ -303,19 +339,18 @@ static void cap_rows(int64_t rows, int64_t columns, float cap, float *x) {
 }
 
 /* Packs a block of keys and values, and computes its scores with the queries. */
-static void score(const struct attention *a, const struct queries *q, struct range keys, const void *k,
-                  const void *v, const struct block *b) {
-  const int64_t count = keys.end - keys.begin, row = units_of(b->pairs, whole_vectors(a->depth));
-  const void *some_keys = element_at(k, a->storage, keys.begin * a->key_row),
-             *some_values = element_at(v, a->storage, keys.begin * a->key_row);
-  pack(a, b->pairs, count, some_keys, a->key_row, 1, &b->keys);
-  pack(a, b->pairs, count, some_values, a->key_row, 1, &b->values);
-  multiply(b->pairs, count, q->count, a->depth, (struct factor){b->keys.rows, row, 1},
+static void score(const struct attention *a, const struct queries *q, const struct attention_rows *keys,
+                  const void *k, const void *v, const struct block *b) {
+  const int64_t count = keys->count, columns = whole_vectors(q->rows.count),
+                row = units_of(b->pairs, whole_vectors(a->depth));
+  pack(a, b->pairs, keys, k, a->key_row, 1, &b->keys);
+  pack(a, b->pairs, keys, v, a->key_row, 1, &b->values);
+  multiply(b->pairs, count, q->rows.count, a->depth, (struct factor){b->keys.rows, row, 1},
            (struct right_factor){b->queries.columns, QUERIES},
            (struct result){.data = b->scores, .row = QUERIES});
-  if (b->pairs) scale_rows(count, whole_vectors(q->count), a->scale, b->scores);
-  if (a->cap > 0) cap_rows(count, whole_vectors(q->count), a->cap, b->scores);
-  hide(a, q, keys.begin, count, b->scores);
+  if (b->pairs) scale_rows(count, columns, a->scale, b->scores);
+  if (a->cap > 0) cap_rows(count, columns, a->cap, b->scores);
+  hide(a, q, keys, b->scores);
 }
 
 /* The running softmax of each query. */
@@ -350,51 +385,55 @@ static void exponentiate(int64_t keys, int64_t columns, struct running *r, float
   }
 }
 
+/* The first rows of the head: of queries, keys, values, results and logarithms. */
 static void attend(const struct attention *a, const struct queries *q, const void *queries, const void *k,
                    const void *v, void *y, float *log_sum, const struct block *b) {
-  const int64_t width = whole_vectors(a->depth), columns = whole_vectors(q->count);
-  const struct range seen = keys_of(a, q);
+  const int64_t width = whole_vectors(a->depth), count = q->rows.count, columns = whole_vectors(count);
+  struct keys seen = keys_of(a, q);
+  struct attention_rows keys;
   struct running r = {{0}, {0}, {0}};
   for (int i = 0; i < QUERIES; i++) r.highest[i] = -FLT_MAX;
   memset(b->sums, 0, (size_t)(width * QUERIES) * sizeof *b->sums);
-  pack(a, b->pairs, q->count, queries, a->query_row, a->scale, &b->queries);
-  for (int64_t j = seen.begin; j < seen.end; j += KEYS) {
-    const int64_t count = least(KEYS, seen.end - j);
-    score(a, q, (struct range){j, j + count}, k, v, b);
-    exponentiate(count, columns, &r, b->scores);
+  pack(a, b->pairs, &q->rows, queries, a->query_row, a->scale, &b->queries);
+  while (next_keys(&seen, &keys)) {
+    score(a, q, &keys, k, v, b);
+    exponentiate(keys.count, columns, &r, b->scores);
     if (a->probability > 0) {
-      draw(a, q, j, count, b->kept);
-      scale_columns(count, columns, b->kept, QUERIES, b->scores);
+      draw(a, q, &keys, b->kept);
+      scale_columns(keys.count, columns, b->kept, QUERIES, b->scores);
     }
     scale_columns(a->depth, columns, r.shrink, 0, b->sums);
-    pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
-    multiply(b->pairs, a->depth, q->count, count, (struct factor){b->values.across, 1, width},
+    pack_weights(b->pairs, keys.count, count, b->scores, &b->weights);
+    multiply(b->pairs, a->depth, count, keys.count, (struct factor){b->values.across, 1, width},
              (struct right_factor){b->weights.across, QUERIES}, added_to(b->sums, QUERIES));
   }
-  for (int64_t i = 0; i < q->count; i++) {
+  for (int64_t i = 0; i < count; i++) {
     const float sum = r.sum[i];
-    log_sum[i] = sum != 0 ? r.highest[i] + logarithm(sum) : -INFINITY;
+    log_sum[attention_row(&q->rows, i)] = sum != 0 ? r.highest[i] + logarithm(sum) : -INFINITY;
     r.shrink[i] = sum != 0 ? 1 / sum : 0;
   }
-  unpack_columns(a, q->count, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
+  unpack_columns(a, &q->rows, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
 }
 
-/* A block of queries of a head, from `first` on. */
-static struct queries queries_of(const struct attention *a, int64_t n, int64_t h, int64_t first) {
+/* Block `index` of the queries of a head. */
+static struct queries queries_of(const struct attention *a, int64_t n, int64_t h, int64_t index) {
+  const struct attention_pattern *pattern = attention_of_head(&a->patterns, h);
+  const struct attention_rows rows = attention_tile(pattern, a->queries, QUERIES, index);
   return (struct queries){.sequence = n,
                           .head = h,
-                          .first = first,
-                          .count = least(QUERIES, a->queries - first),
+                          .rows = rows,
+                          .pattern = pattern,
+                          .place = rows.first + a->keys - a->queries,
                           .length = a->lengths != NULL ? most(0, least(a->lengths[n], a->keys)) : a->keys,
-                          .places = a->places != NULL ? a->places + n * a->queries + first : NULL};
+                          .places = a->places != NULL ? a->places + n * a->queries : NULL};
 }
 
 /* Return the offset of a head's first row: of queries, of results and of keys. */
 static int64_t query_at(const struct attention *a, const struct queries *q) {
-  return (q->sequence * a->queries + q->first) * a->query_row + q->head * a->depth;
+  return q->sequence * a->queries * a->query_row + q->head * a->depth;
 }
 static int64_t row_of_result(const struct attention *a, const struct queries *q) {
-  return ((q->sequence * a->queries + q->first) * a->heads + q->head) * a->depth;
+  return (q->sequence * a->queries * a->heads + q->head) * a->depth;
 }
 static int64_t key_at(const struct attention *a, int64_t sequence, int64_t key_head) {
   return sequence * a->keys * a->key_row + key_head * a->depth;
@@ -404,19 +443,27 @@ static bool worth_a_team(const struct attention *a) {
   return (double)a->sequences * (double)a->heads * (double)a->queries * (double)a->keys >= PARALLEL_FROM;
 }
 
+/* Returns the most blocks that the queries of a head fall into. */
+static int64_t most_blocks(const struct attention *a) {
+  int64_t blocks = 0;
+  for (int64_t h = 0; h < most(1, a->patterns.count); h++)
+    blocks = most(blocks, attention_tiles(&a->patterns.of[h], a->queries, QUERIES));
+  return blocks;
+}
+
 /* Threads take blocks of queries in turn: with causal attention, later blocks see more keys. */
 void ISA(attention)(struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
                     void *workspace) {
-  const int64_t blocks = (a.queries + QUERIES - 1) / QUERIES, group = a.heads / a.key_heads;
+  const int64_t blocks = most_blocks(&a), group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.heads * blocks; task++) {
-    const int64_t n = task / blocks / a.heads, h = task / blocks % a.heads, first = task % blocks * QUERIES,
-                  keys = key_at(&a, n, h / group);
-    const struct queries some = queries_of(&a, n, h, first);
+    const int64_t n = task / blocks / a.heads, h = task / blocks % a.heads, keys = key_at(&a, n, h / group);
+    const struct queries some = queries_of(&a, n, h, task % blocks);
+    if (some.rows.count <= 0) continue;
     const struct block b = block_of(&a, false, workspace);
     attend(&a, &some, element_at(q, a.storage, query_at(&a, &some)), element_at(k, a.storage, keys),
            element_at(v, a.storage, keys), (void *)element_at(y, a.storage, row_of_result(&a, &some)),
-           log_sum + (n * a.heads + h) * a.queries + first, &b);
+           log_sum + (n * a.heads + h) * a.queries, &b);
   }
 }
 
@@ -429,18 +476,19 @@ struct terms {
 
 /* Computes the mean of each query in the order in which the products of dy and a value are summed: if a query
  * sees one key, its score has the gradient 0. Uses b->sums. */
-static void find_means(const struct attention *a, int64_t count, const void *y, const void *dy,
-                       const struct block *b, float *mean) {
-  const int64_t row = a->heads * a->depth;
+static void find_means(const struct attention *a, const struct attention_rows *rows, const void *y,
+                       const void *dy, const struct block *b, float *mean) {
+  const int64_t row = a->heads * a->depth, count = rows->count;
   for (int64_t i = 0; i < count; i++) {
     const float *result = b->row[0], *gradient = b->row[1];
+    const int64_t at = attention_row(rows, i) * row;
     float sums[SUM_LANES] = {0};
-    widen_run(a->storage, a->depth, element_at(y, a->storage, i * row), b->row[0]);
+    widen_run(a->storage, a->depth, element_at(y, a->storage, at), b->row[0]);
     if (!b->pairs) {
       for (int64_t d = 0; d < a->depth; d++) b->sums[d * QUERIES + i] = result[d];
       continue;
     }
-    widen_run(a->storage, a->depth, element_at(dy, a->storage, i * row), b->row[1]);
+    widen_run(a->storage, a->depth, element_at(dy, a->storage, at), b->row[1]);
     IN_LANES(d, lane, a->depth, sums[lane] = multiply_add(result[d], gradient[d], sums[lane]));
     mean[i] = sum_of_float_lanes(sums);
   }
@@ -456,10 +504,11 @@ static void gather_terms(const struct attention *a, const struct queries *q, con
                          const float *log_sum, const void *dy, const struct block *b, struct terms *t) {
   for (int64_t i = 0; i < QUERIES;
        i++) { /* a weight of 0 for queries that see no key, and for rows that are padding */
-    t->log_sum[i] = i < q->count && log_sum[i] != -INFINITY ? log_sum[i] : INFINITY;
+    const float sum = i < q->rows.count ? log_sum[attention_row(&q->rows, i)] : INFINITY;
+    t->log_sum[i] = sum != -INFINITY ? sum : INFINITY;
     t->mean[i] = 0;
   }
-  find_means(a, q->count, y, dy, b, t->mean);
+  find_means(a, &q->rows, y, dy, b, t->mean);
 }
 
 /* Computes the slopes of the cap for a row of scores; 0 for hidden scores, which are -infinity. */
@@ -498,28 +547,39 @@ static void differentiate(const struct attention *a, int64_t keys, int64_t colum
   }
 }
 
+/* Adds a product of [keys][queries] and the queries' rows to the sums of keys, whose rows may lie apart. */
+static void add_to_keys(const struct attention *a, const struct queries *q, const struct attention_rows *keys,
+                        const struct factors *left, const struct factors *right, const struct block *b,
+                        float *sums) {
+  const int64_t width = whole_vectors(a->depth), row = units_of(b->pairs, QUERIES);
+  for (int64_t j = 0, count; j < keys->count; j += count) {
+    count = keys->run == 1 ? keys->count : neighbours(keys, j);
+    multiply(b->pairs, count, a->depth, q->rows.count, (struct factor){left->rows + j * row, row, 1},
+             (struct right_factor){right->across, width},
+             added_to(sums + attention_row(keys, j) * width, keys->run == 1 ? keys->stride * width : width));
+  }
+}
+
 /* Computes dq of a block of queries in b->sums, and adds its part of dk and dv to the sums of keys. */
 static void attend_backward(const struct attention *a, const struct queries *q, const void *k, const void *v,
                             const struct terms *t, const struct block *b) {
-  const int64_t width = whole_vectors(a->depth), columns = whole_vectors(q->count),
-                row = units_of(b->pairs, width), pairs = units_of(b->pairs, QUERIES);
-  const struct range seen = keys_of(a, q);
+  const int64_t width = whole_vectors(a->depth), queries = q->rows.count, columns = whole_vectors(queries),
+                row = units_of(b->pairs, width);
+  struct keys seen = keys_of(a, q);
+  struct attention_rows keys;
   memset(b->sums, 0, (size_t)(width * QUERIES) * sizeof *b->sums);
-  for (int64_t j = seen.begin; j < seen.end; j += KEYS) {
-    const int64_t count = least(KEYS, seen.end - j);
-    score(a, q, (struct range){j, j + count}, k, v, b);
-    multiply(b->pairs, count, q->count, a->depth, (struct factor){b->values.rows, row, 1},
+  while (next_keys(&seen, &keys)) {
+    score(a, q, &keys, k, v, b);
+    multiply(b->pairs, keys.count, queries, a->depth, (struct factor){b->values.rows, row, 1},
              (struct right_factor){b->gradient.columns, QUERIES},
              (struct result){.data = b->gradients, .row = QUERIES});
-    if (a->probability > 0) draw(a, q, j, count, b->kept);
-    differentiate(a, count, columns, t, b);
-    pack_weights(b->pairs, count, q->count, b->scores, &b->weights);
-    pack_weights(b->pairs, count, q->count, b->gradients, &b->slopes);
-    multiply(b->pairs, count, a->depth, q->count, (struct factor){b->weights.rows, pairs, 1},
-             (struct right_factor){b->gradient.across, width}, added_to(b->value_sums + j * width, width));
-    multiply(b->pairs, count, a->depth, q->count, (struct factor){b->slopes.rows, pairs, 1},
-             (struct right_factor){b->queries.across, width}, added_to(b->key_sums + j * width, width));
-    multiply(b->pairs, a->depth, q->count, count, (struct factor){b->keys.across, 1, width},
+    if (a->probability > 0) draw(a, q, &keys, b->kept);
+    differentiate(a, keys.count, columns, t, b);
+    pack_weights(b->pairs, keys.count, queries, b->scores, &b->weights);
+    pack_weights(b->pairs, keys.count, queries, b->gradients, &b->slopes);
+    add_to_keys(a, q, &keys, &b->weights, &b->gradient, b, b->value_sums);
+    add_to_keys(a, q, &keys, &b->slopes, &b->queries, b, b->key_sums);
+    multiply(b->pairs, a->depth, queries, keys.count, (struct factor){b->keys.across, 1, width},
              (struct right_factor){b->slopes.across, QUERIES}, added_to(b->sums, QUERIES));
   }
 }
@@ -533,13 +593,12 @@ static void query_backward(const struct attention *a, const struct queries *some
   const int64_t at = query_at(a, some), result = row_of_result(a, some);
   const void *some_y = element_at(f.y, a->storage, result), *some_dy = element_at(dy, a->storage, result);
   struct terms t;
-  pack(a, b->pairs, some->count, element_at(f.q, a->storage, at), a->query_row, a->scale, &b->queries);
-  pack(a, b->pairs, some->count, some_dy, a->heads * a->depth, 1, &b->gradient);
-  gather_terms(a, some, some_y,
-               f.log_sum + (some->sequence * a->heads + some->head) * a->queries + some->first, some_dy, b,
+  pack(a, b->pairs, &some->rows, element_at(f.q, a->storage, at), a->query_row, a->scale, &b->queries);
+  pack(a, b->pairs, &some->rows, some_dy, a->heads * a->depth, 1, &b->gradient);
+  gather_terms(a, some, some_y, f.log_sum + (some->sequence * a->heads + some->head) * a->queries, some_dy, b,
                &t);
   attend_backward(a, some, f.k, f.v, &t, b);
-  unpack_columns(a, some->count, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
+  unpack_columns(a, &some->rows, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
                  a->query_row);
 }
 
@@ -547,7 +606,7 @@ static void query_backward(const struct attention *a, const struct queries *some
  * the last read of it. */
 void ISA(attention_backward)(struct attention a, struct attended f, struct attention_gradients d,
                              void *workspace) {
-  const int64_t group = a.heads / a.key_heads;
+  const int64_t blocks = most_blocks(&a), group = a.heads / a.key_heads;
 #pragma omp parallel for schedule(static, 1) if (worth_a_team(&a))
   for (int64_t task = 0; task < a.sequences * a.key_heads; task++) {
     const int64_t n = task / a.key_heads, key_head = task % a.key_heads, keys = key_at(&a, n, key_head);
@@ -558,9 +617,9 @@ void ISA(attention_backward)(struct attention a, struct attended f, struct atten
     memset(b.key_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     memset(b.value_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     for (int64_t h = key_head * group; h < (key_head + 1) * group; h++)
-      for (int64_t first = 0; first < a.queries; first += QUERIES) {
-        const struct queries some = queries_of(&a, n, h, first);
-        query_backward(&a, &some, of_head, d.dy, d.dq, &b);
+      for (int64_t i = 0; i < blocks; i++) {
+        const struct queries some = queries_of(&a, n, h, i);
+        if (some.rows.count > 0) query_backward(&a, &some, of_head, d.dy, d.dq, &b);
       }
     unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(d.dk, a.storage, keys), a.key_row);
     unpack_rows(&a, a.keys, b.value_sums, (void *)element_at(d.dv, a.storage, keys), a.key_row);

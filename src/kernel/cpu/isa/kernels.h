@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attention_pattern.h"
 #include "base/dtype.h"
 #include "base/rotary.h"
 #include "base/status.h"
@@ -195,7 +196,7 @@ enum { HALF_ROW_LIMIT = 4096 };
 struct attention {
   int64_t sequences, queries, keys, heads, key_heads, depth, query_row, key_row;
   bool causal;
-  int64_t window;                /* 0: none; at most queries + keys */
+  struct attention_heads patterns;
   float scale, cap, probability; /* cap: scores become cap tanh(score / cap); 0: no cap */
   neap_dtype storage;            /* of all operands except the logarithms */
   struct random_key key;

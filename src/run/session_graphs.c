@@ -382,6 +382,23 @@ neap_status lower_training_like(const struct neap_graph *graph, const struct nea
   return status;
 }
 
+/* Doubles the costs of a program that a step runs twice. */
+static neap_status count_twice(struct lowered *lowered) {
+  struct neap_step draft = *lowered->step, *made;
+  struct region region = {0};
+  struct step_node *nodes = region_copy(&region, draft.nodes, (size_t)draft.node_count, sizeof *nodes);
+  neap_status status = NEAP_OK;
+  if (nodes == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for the costs of a step");
+  for (int32_t v = 0; status == NEAP_OK && v < draft.node_count; v++) nodes[v].cost *= 2;
+  draft.nodes = nodes;
+  if (status == NEAP_OK) status = step_create(&draft, &made);
+  region_free(&region);
+  if (status != NEAP_OK) return status;
+  neap_step_free(lowered->step);
+  lowered->step = made;
+  return NEAP_OK;
+}
+
 neap_status lower_with_costs(const struct neap_graph *training, const struct neap_session_options *options,
                              const struct lowered *like, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
@@ -393,6 +410,7 @@ neap_status lower_with_costs(const struct neap_graph *training, const struct nea
     char path[COST_PATH_LIMIT];
     status = measure_costs(lowered, cost_database_path(true, path) ? path : NULL, NULL);
   }
+  if (status == NEAP_OK && options->mezo && training->loss >= 0) status = count_twice(lowered);
   if (status != NEAP_OK) {
     lowered_free(lowered);
     return status;

@@ -298,7 +298,7 @@ static const struct {
   bool adapters; /* only where there are some */
 } finetune_usual[] = {
     {"lora", "8", {"freeze"}, true},         {"store", "*=file", {"freeze"}, true},
-    {"optimizer", "adamw", {NULL}, false},   {"lr", "0.0002", {NULL}, false},
+    {"optimizer", "adamw", {"mezo"}, false}, {"lr", "0.0002", {"mezo"}, false},
     {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
 
 /* Returns true if an option says what adapters are like. */

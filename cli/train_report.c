@@ -126,7 +126,9 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (s->warmup_epochs > 0) fprintf(f, ", %g epochs of warm-up", s->warmup_epochs);
   if (s->warmup_steps > 0) fprintf(f, ", %lld steps of warm-up", (long long)s->warmup_steps);
   fputc(')', f);
-  if (session->optimizer == NEAP_SGD || (session->optimizer == NEAP_RMSPROP && session->momentum > 0))
+  if (session->mezo)
+    fprintf(f, ", by forward passes alone (MeZO), weights perturbed by %g", (double)session->mezo_epsilon);
+  else if (session->optimizer == NEAP_SGD || (session->optimizer == NEAP_RMSPROP && session->momentum > 0))
     fprintf(f, ", %s %g", session->nesterov ? "Nesterov momentum" : "momentum", (double)session->momentum);
   fprintf(f, ", weight decay %g\n", (double)session->weight_decay);
   print_weights(f, s, progress);

@@ -243,6 +243,13 @@ typedef struct neap_session_options {
    * (LoRA+; Hayou et al. 2024), 0: the same. */
   bool lora_dora, lora_rs;
   float lora_plus;
+  /* Trains by forward passes alone (MeZO; Malladi et al. 2023), in the memory of a prediction. A step has two
+   * of them, with weights w + mezo_epsilon z and w - mezo_epsilon z, for normal numbers z that follow from
+   * seed, step and names. Its update is w -= rate (g z + weight_decay w), where g is the difference of the
+   * two losses, of all micro-batches together, over 2 mezo_epsilon. Results have the mean of the two losses.
+   * Dropout and batch norm are those of an evaluation. `optimizer` must be SGD, without momentum. 0: 1e-3. */
+  bool mezo;
+  float mezo_epsilon;
 } neap_session_options;
 
 typedef struct neap_session neap_session;

@@ -203,7 +203,9 @@ static neap_status add_update(struct neap_graph *graph, const struct optimizer *
 
 /* ---- A step of several micro-batches ---- */
 
-bool step_in_parts(const struct optimizer *o) { return o->micro_batches > 1 || o->sparse || o->tentative; }
+bool step_in_parts(const struct optimizer *o) {
+  return o->micro_batches > 1 || o->sparse || o->tentative || o->perturbs;
+}
 
 /* SGD with momentum adds gradients to the momentum itself: it is scaled before and read after them. */
 static bool sums_in_momentum(const struct optimizer *o) {
@@ -346,12 +348,14 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
   return add_later_updates(graph, optimizer, updates, complete);
 }
 
-/* A state beside each trained parameter that has an update, for its average. */
+/* A state beside each trained parameter that has an update, for its average. `of`: gradients; NULL: perturbed
+ * parameters have updates. */
 static neap_status add_averages(struct neap_graph *graph, const int32_t *of, size_t tensors) {
   for (size_t t = 0; t < tensors; t++) {
     const struct tensor *tensor = &graph->tensors.data[t];
     int32_t average;
-    if (tensor->role != NEAP_ROLE_PARAMETER || tensor->view_of >= 0 || tensor->frozen || of[t] < 0) continue;
+    if (tensor->role != NEAP_ROLE_PARAMETER || tensor->view_of >= 0 || tensor->frozen) continue;
+    if (of != NULL ? of[t] < 0 : !tensor->perturbed) continue;
     RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
               "cannot average '%s', which has type %s: only parameters of f32 have averages; give --master",
               tensor->name, dtype_rows[tensor->dtype].name);
@@ -361,6 +365,8 @@ static neap_status add_averages(struct neap_graph *graph, const int32_t *of, siz
 }
 
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer) {
+  if (optimizer->perturbs)
+    return optimizer->averages ? add_averages(graph, NULL, graph->tensors.count) : NEAP_OK;
   TRY(choose_rules(graph, optimizer));
   const size_t tensors = graph->tensors.count;
   bool *needed = calloc(tensors, sizeof *needed);
@@ -453,6 +459,8 @@ static neap_status add_all(const struct neap_graph *training, const struct optim
   size_t count = 0;
   bool pool_done = false;
   TRY(copy_variables(training, graph, map));
+  for (size_t t = 0; optimizer->perturbs && t < training->tensors.count; t++)
+    if (training->tensors.data[t].perturbed) TRY(add_update(graph, optimizer, map[t], NO_TENSOR));
   for (size_t v = 0; v < training->nodes.count; v++) {
     const struct node *node = &training->nodes.data[v];
     const bool sparse = node->op == OP_ACCUMULATE_SPARSE;

@@ -9,7 +9,8 @@
 /* Extends the forward `graph` in place: gradients of its loss by every parameter, each node right after what
  * it needs, and the update of a parameter as soon as its gradient is complete and its last reader is done, so
  * that gradients never add up to a second copy of the model; where they are clipped by their norm, behind all
- * of them. On failure the graph is half made: free it. */
+ * of them. Where parameters are perturbed there are no gradients: the graph stays a forward one, but for
+ * averages. On failure the graph is half made: free it. */
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer);
 
 /* Whether something comes before and after the micro-batches, of which there may be one alone. */

@@ -22,6 +22,8 @@ struct optimizer {
   bool averages;         /* trained parameters have a state AVERAGE_SUFFIX, which no node changes */
   bool norm;             /* the squares of all gradients are added up: graph.norm */
   bool sparse;           /* some parameters are: a step is in three parts, whatever their number */
+  bool perturbs; /* gradients are noise times a number of the run: micro-batches change nothing, the end
+                    updates */
 };
 
 /* The shape of a state of a parameter, which is a matrix [rows, columns] or some of them. */

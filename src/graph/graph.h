@@ -29,6 +29,7 @@ struct tensor {
   bool on_disk;           /* a parameter that has no bytes in memory: it is read from the file */
   const char *state_of;   /* of a state: the parameter that it goes with; NULL: running statistics */
   bool image;             /* made of an input's bytes: it lies in memory as an input does */
+  bool perturbed;         /* a parameter that all nodes but updates read with noise (rewrite_perturb) */
   bool carried;           /* a state that a prediction leaves for the next: no file needs to have it */
   bool prepared;          /* a carried state that predictions only read: neap_session_prepare stores in it */
   int32_t rule;           /* of a parameter: 1 + the row of optimizer_rows that updates it; 0: not decided */

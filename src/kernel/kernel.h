@@ -52,6 +52,7 @@ struct run_context {
   bool awaited;        /* other processes wait for what this run makes: it is not stopped */
   struct share share;  /* that a kernel works on; its operands begin at the first element */
   int64_t batch;       /* records of the rank that these statistics belong to; 0: those of the graph */
+  float noise;         /* the factor of the noise of perturbed parameters (tensor.perturbed) */
 };
 
 /* Returns the gradient that the value 1 stands for; and d loss / d loss. */

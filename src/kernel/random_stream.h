@@ -33,6 +33,16 @@ static inline int32_t update_stream(int32_t op) {
   }
 }
 
+/* Returns the stream of the noise that a step adds to its parameters: the same in all its micro-batches. Its
+ * normal numbers (Box and Muller 1958): with the words w of a counter c,
+ *     radius = sqrt(-2 ln u(w[0])),  u(w) = (w / 2^8 + 1) / 2^24, w / 2^8 rounded down,
+ *     angle = pi / 2 (w[1] / 2^30 - 1 / 2),  w[1] without its lowest 8 bits,
+ * z(4 c) = radius cos(angle), z(4 c + 1) = radius sin(angle); z(4 c + 2), z(4 c + 3) by w[2] and w[3]. */
+static inline uint64_t noise_stream(uint64_t step) {
+  enum { NOISE_STREAM = 130 };
+  return random_stream(step, NOISE_STREAM);
+}
+
 /* Distinguishes the draws for one tensor from those for others: a hash of its name, which may come in pieces
  * (FNV-1a: Fowler, Noll and Vo 1991). Pass RANDOM_NO_NAME with the first piece. */
 #define RANDOM_NO_NAME 14695981039346656037u

@@ -126,6 +126,8 @@ OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */
 /* quantised.c */
 OP(DEQUANTISE, dequantise) /* a parameter in a quantised type -> its numbers; made by a rewrite */
+/* perturb.c */
+OP(PERTURB, perturb) /* a parameter -> the same with noise; made by a rewrite */
 /* fetch.c: for parameters on disk; made by a rewrite */
 OP(FETCH, fetch)           /* w -> the same in memory */
 OP(FETCH_ROWS, fetch_rows) /* table, ids -> its rows */

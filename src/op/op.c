@@ -133,7 +133,7 @@ struct tensor value_like(const struct tensor *t) {
   struct tensor copy = *t;
   copy.role = NEAP_ROLE_VALUE;
   copy.view_of = -1;
-  copy.on_disk = false;
+  copy.on_disk = copy.perturbed = false;
   copy.shares = 0;
   copy.file_bytes = 0;
   return copy;

@@ -73,6 +73,13 @@ neap_status copy_norm(struct copy *copy, struct node norm, const int32_t *runnin
   return copy_node(copy, norm);
 }
 
+bool reads_in_parts(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+  const bool takes =
+      (node->op == OP_LINEAR && slot == 1) || (node->op == OP_EXPERT_LINEAR && slot == EXPERT_WEIGHTS) ||
+      (node->op == OP_GATHER && slot == 0) || (node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS);
+  return takes && graph->tensors.data[node->inputs[slot]].view_of < 0;
+}
+
 neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out) {
   if (status == NEAP_OK) {
     copy->to->loss = copy->from->loss < 0 ? -1 : copy->map[copy->from->loss];

@@ -31,6 +31,10 @@ neap_status find_running(const struct neap_graph *graph, int32_t **running);
 /* Appends a batch norm that uses its running statistics instead of the batch's. */
 neap_status copy_norm(struct copy *copy, struct node norm, const int32_t *running);
 
+/* Returns true if a node reads a parameter a part at a time, in the form in which it is kept: a linear layer,
+ * or one with its loss, reads its weights in panels; a table gives its rows. */
+bool reads_in_parts(const struct neap_graph *graph, const struct node *node, int32_t slot);
+
 /* Frees the map; gives the new graph (status NEAP_OK) or frees it. Returns `status`. */
 neap_status copy_end(struct copy *copy, neap_status status, struct neap_graph **out);
 

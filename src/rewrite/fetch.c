@@ -1,6 +1,6 @@
-/* Parameters of which a process's memory holds a part or nothing: a node brings them to their readers. Frozen
- * ones may stay in the model's file (OP_FETCH); of others each of several processes may hold a share
- * (OP_ALL_GATHER). */
+/* Parameters that most of their readers do not read as they are kept: a node brings them. Frozen ones may
+ * stay in the model's file (OP_FETCH); of others each of several processes may hold a share (OP_ALL_GATHER),
+ * or they are read with noise (OP_PERTURB). */
 #include <string.h>
 
 #include "rewrite/copy.h"
@@ -36,10 +36,23 @@ static bool is_shared(const struct neap_graph *graph, int32_t id) {
 /* The way to bring parameters. */
 struct way {
   bool (*can)(const struct neap_graph *graph, int32_t id);
+  /* Returns true if a node reads the parameter as it is kept. */
+  bool (*reads_kept)(const struct neap_graph *graph, const struct node *node, int32_t slot);
   enum op op;
   bool from_disk; /* some readers then read them row by row */
   const char *suffix;
 };
+
+static bool is_trained(const struct neap_graph *graph, int32_t id) {
+  const struct tensor *t = &graph->tensors.data[id];
+  if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0 || t->frozen) return false;
+  for (size_t v = 0; v < graph->nodes.count; v++)
+    for (int32_t i = 0; i < graph->nodes.data[v].input_count; i++) {
+      const int32_t input = graph->nodes.data[v].inputs[i];
+      if (input != NO_TENSOR && graph_storage(graph, input) == id) return true;
+    }
+  return false;
+}
 
 /* Returns true if a node takes rows of a table on disk: it reads only these. */
 static bool takes_rows(const struct copy *copy, const struct way *way, const struct node *node) {
@@ -62,12 +75,20 @@ static int32_t slot_on_disk(const struct node *node) {
                                              : -1;
 }
 
-/* Returns true if a node reads the parameter where it is kept: on disk as above; an update reads the
- * process's own share. */
-static bool reads_kept(const struct neap_graph *graph, const struct way *way, const struct node *node,
-                       int32_t slot) {
-  if (!way->from_disk) return node->pass == NEAP_PASS_UPDATE;
+static bool reads_on_disk(const struct neap_graph *graph, const struct node *node, int32_t slot) {
   return slot == slot_on_disk(node) && graph->tensors.data[node->inputs[slot]].view_of < 0;
+}
+
+static bool reads_own_share(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+  (void)graph, (void)slot;
+  return node->pass == NEAP_PASS_UPDATE;
+}
+
+/* Returns false for a node that reads the parameter in another slot, too. */
+static bool reads_with_noise(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (i != slot && node->inputs[i] == node->inputs[slot]) return false;
+  return reads_in_parts(graph, node, slot);
 }
 
 /* Copies a node. A slot that reads the parameter where it is kept gets the parameter, even if it was brought
@@ -76,7 +97,7 @@ static neap_status copy_reader(struct copy *copy, const struct way *way, const s
                                const int32_t *kept) {
   int32_t *map = NULL, brought = NO_TENSOR;
   for (int32_t i = 0; i < node->input_count; i++)
-    if (node->inputs[i] != NO_TENSOR && reads_kept(copy->from, way, node, i) &&
+    if (node->inputs[i] != NO_TENSOR && way->reads_kept(copy->from, node, i) &&
         kept[node->inputs[i]] != NO_TENSOR) {
       map = &copy->map[node->inputs[i]];
       brought = *map;
@@ -92,7 +113,7 @@ static neap_status copy_reader(struct copy *copy, const struct way *way, const s
 static neap_status bring_for(struct copy *copy, const struct way *way, const struct node *node,
                              const int32_t *kept) {
   for (int32_t i = 0; i < node->input_count; i++) {
-    if (node->inputs[i] == NO_TENSOR || reads_kept(copy->from, way, node, i)) continue;
+    if (node->inputs[i] == NO_TENSOR || way->reads_kept(copy->from, node, i)) continue;
     const int32_t old = graph_storage(copy->from, node->inputs[i]);
     if (kept[old] == NO_TENSOR || copy->map[old] != kept[old]) continue;
     TRY(graph_apply(copy->to, way->op, copy->from->tensors.data[old].name, &(union attributes){0}, &kept[old],
@@ -107,6 +128,8 @@ static neap_status rewrite_all(struct copy *copy, const struct way *way, int32_t
     kept[t] = way->can(from, t) ? copy->map[t] : NO_TENSOR;
     if (kept[t] == NO_TENSOR) continue;
     copy->to->tensors.data[kept[t]].on_disk = way->from_disk;
+    copy->to->tensors.data[kept[t]].perturbed = way->op == OP_PERTURB;
+    if (way->op == OP_PERTURB) copy->to->tensors.data[kept[t]].plain = true; /* noise has that order */
   }
   for (size_t v = 0; v < from->nodes.count; v++) {
     const struct node *node = &from->nodes.data[v];
@@ -140,7 +163,11 @@ static neap_status rewrite_by(const struct neap_graph *graph, const struct way *
 }
 
 neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **out) {
-  const struct way way = {.can = can_fetch, .op = OP_FETCH, .from_disk = true, .suffix = FETCH_SUFFIX};
+  const struct way way = {.can = can_fetch,
+                          .reads_kept = reads_on_disk,
+                          .op = OP_FETCH,
+                          .from_disk = true,
+                          .suffix = FETCH_SUFFIX};
   return rewrite_by(graph, &way, out);
 }
 
@@ -150,6 +177,13 @@ void graph_share(struct neap_graph *graph, int32_t ranks) {
 }
 
 neap_status rewrite_gather(const struct neap_graph *graph, struct neap_graph **out) {
-  const struct way way = {.can = is_shared, .op = OP_ALL_GATHER, .suffix = SHARES_SUFFIX};
+  const struct way way = {
+      .can = is_shared, .reads_kept = reads_own_share, .op = OP_ALL_GATHER, .suffix = SHARES_SUFFIX};
+  return rewrite_by(graph, &way, out);
+}
+
+neap_status rewrite_perturb(const struct neap_graph *graph, struct neap_graph **out) {
+  const struct way way = {
+      .can = is_trained, .reads_kept = reads_with_noise, .op = OP_PERTURB, .suffix = PERTURBED_SUFFIX};
   return rewrite_by(graph, &way, out);
 }

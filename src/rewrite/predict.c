@@ -68,7 +68,7 @@ neap_status rewrite_prediction(const struct neap_graph *graph, struct neap_graph
   RETURN_IF(graph->outputs.count == 0, NEAP_INVALID_ARGUMENT,
             "graph '%s' has no output to predict; name one (neap_output)", graph->name);
   struct neap_graph *evaluation;
-  TRY(rewrite_evaluation(graph, &evaluation));
+  TRY(rewrite_evaluation(graph, true, &evaluation));
   bool *wanted = calloc(evaluation->tensors.count + 1, sizeof *wanted);
   neap_status status = NEAP_OK;
   if (wanted == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "graph '%s': out of memory", graph->name);

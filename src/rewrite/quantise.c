@@ -147,21 +147,12 @@ static neap_status choose_types(const struct neap_graph *graph, const struct sto
   return NEAP_OK;
 }
 
-/* Returns true if a node reads an input as blocks: a linear layer, or one with its loss, reads its weights in
- * panels; a table gives its rows. */
-static bool reads_blocks(const struct neap_graph *graph, const struct node *node, int32_t slot) {
-  const bool takes =
-      (node->op == OP_LINEAR && slot == 1) || (node->op == OP_EXPERT_LINEAR && slot == EXPERT_WEIGHTS) ||
-      (node->op == OP_GATHER && slot == 0) || (node->op == OP_LINEAR_CROSS_ENTROPY && slot == LOSS_WEIGHTS);
-  return takes && graph->tensors.data[node->inputs[slot]].view_of < 0;
-}
-
 /* Marks the parameters that some node reads as numbers. Other readers then use these numbers too. */
 static void find_read(const struct neap_graph *graph, bool *read) {
   for (size_t v = 0; v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     for (int32_t i = 0; i < node->input_count; i++)
-      if (node->inputs[i] != NO_TENSOR && !reads_blocks(graph, node, i))
+      if (node->inputs[i] != NO_TENSOR && !reads_in_parts(graph, node, i))
         read[graph_storage(graph, node->inputs[i])] = true;
   }
 }

@@ -166,7 +166,13 @@ extern const int32_t graph_variant_count;
 neap_status rewrite_variant(const struct neap_graph *graph, neap_variant variant, struct neap_graph **out);
 
 /* Makes the forward graph that evaluates: batch norm reads the running statistics, dropout is removed,
- * nothing is updated. */
-neap_status rewrite_evaluation(const struct neap_graph *graph, struct neap_graph **out);
+ * nothing is updated. `plain`: losses have no smoothing, class weights or second labels. */
+neap_status rewrite_evaluation(const struct neap_graph *graph, bool plain, struct neap_graph **out);
+
+/* Has trained parameters that a node reads (tensor.perturbed) read with noise: linear layers, tables and
+ * losses add it to what they read; for others a node Perturb makes the value. The graph's name ends in
+ * PERTURBED_SUFFIX. For a forward graph that evaluates, after the rewrites that choose types. */
+neap_status rewrite_perturb(const struct neap_graph *graph, struct neap_graph **out);
+#define PERTURBED_SUFFIX "+mezo"
 
 #endif

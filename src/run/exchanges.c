@@ -66,6 +66,12 @@ neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_opti
   if (status == NEAP_OK) status = check_nodes(main->step, plan);
   if (status == NEAP_OK) status = lower_end(main, options, &end);
   if (status == NEAP_OK) find_most(main, end, plan, ranks, options->micro_batches / ranks, exchanges);
+  if (status == NEAP_OK && options->mezo) { /* differences of losses, in each round */
+    const int64_t rounds = options->micro_batches / ranks;
+    exchanges->calls += rounds;
+    exchanges->sent_bytes +=
+        (uint64_t)(rounds * share_most(SHARE_PARTS, ranks) * (ranks - 1)) * sizeof(double);
+  }
   if (status == NEAP_OK && options->dynamic_loss_scale) { /* whether any gradient is not finite */
     exchanges->calls++;
     exchanges->sent_bytes += (uint64_t)ranks - 1;

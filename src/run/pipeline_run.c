@@ -136,10 +136,11 @@ static neap_status run_task(struct neap_session *s, struct pipeline_task task, f
     p->windows.offset[i] = p->pieces.values[p->own[i].value].program == PROGRAM_STEP
                                ? (uint64_t)p->own[i].slot[task.micro_batch] * p->own[i].bytes
                                : 0;
-  return session_run(
-      s, &p->programs[task.part], PROGRAM_STEP,
-      (struct run_numbers){micro_batch_of_step(s, task.micro_batch), rate, p->shares[task.micro_batch]},
-      pipeline_own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
+  return session_run(s, &p->programs[task.part], PROGRAM_STEP,
+                     (struct run_numbers){.micro_batch = micro_batch_of_step(s, task.micro_batch),
+                                          .learning_rate = rate,
+                                          .share = p->shares[task.micro_batch]},
+                     pipeline_own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
 }
 
 static neap_status run_tick(struct neap_session *s, const struct tick *tick, int32_t parts, float rate) {
@@ -165,8 +166,8 @@ static neap_status run_phases(struct neap_session *s, enum program_kind kind, fl
   for (int32_t first = p->pieces.begin[kind]; first < p->pieces.end[kind]; first += ranks) {
     int32_t made[64];
     for (int32_t r = 0; r < ranks; r++) made[r] = first + r;
-    TRY(session_run(s, &p->programs[first + pipeline_own_rank(s)], kind, (struct run_numbers){0, rate, 1},
-                    NULL));
+    TRY(session_run(s, &p->programs[first + pipeline_own_rank(s)], kind,
+                    (struct run_numbers){.learning_rate = rate, .share = 1}, NULL));
     TRY(send_values(s, made, none));
   }
   return NEAP_OK;
@@ -235,7 +236,7 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
     const bool last = p->pieces.pieces[i].nodes[graph->tensors.data[graph->loss].producer];
     if (last) root = rank;
     if (rank == pipeline_own_rank(s))
-      TRY(session_run(s, &p->programs[i], PROGRAM_EVALUATE, (struct run_numbers){0, 0, 1},
+      TRY(session_run(s, &p->programs[i], PROGRAM_EVALUATE, (struct run_numbers){.share = 1},
                       last ? &own : NULL));
     TRY(send_values(s, made, none));
   }

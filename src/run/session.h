@@ -100,6 +100,7 @@ struct neap_session {
   float loss_scale;         /* of the next step's gradients */
   uint64_t good_steps;      /* since it changed last */
   double gradient_norm;     /* of the last step; -1: its update was left out */
+  double slope;             /* of the loss along the noise, in the micro-batches so far (options.mezo) */
   struct average *averages; /* run/averages.h */
   int32_t average_count;
   neap_collective stages, replicas; /* of a pipeline that is one of several: parts of options.collective */

@@ -51,13 +51,21 @@ struct optimizer optimizer_of(const struct neap_session_options *given) {
                             .tentative = o->dynamic_loss_scale,
                             .averages = o->ema != 0,
                             .norm = o->gradient_norm,
-                            .sparse = is_sparse(o)};
+                            .sparse = is_sparse(o),
+                            .perturbs = o->mezo};
 }
 
 float loss_scale_of(const struct neap_session_options *o) {
   static const float usual = 1024 /* of f16 */, usual_first = 65536; /* of those that change */
+  if (o->mezo) return 1;
   if (o->dynamic_loss_scale && o->loss_scale == 0) return usual_first;
   return o->loss_scale > 0 ? o->loss_scale : o->precision == NEAP_F16 ? usual : 1;
+}
+
+float perturbation_of(const struct neap_session_options *given) {
+  neap_train_options options = {.session = *given};
+  neap_train_options_resolve(&options);
+  return options.session.mezo_epsilon;
 }
 
 struct lower_options lower_options_of(const struct neap_session_options *o) {
@@ -150,6 +158,29 @@ static neap_status check_rule(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
+/* Fails if training without gradients does not work with another option. */
+static neap_status check_mezo(const struct neap_session_options *o) {
+  if (!o->mezo) return NEAP_OK;
+  const struct {
+    bool given;
+    const char *name, *why;
+  } others[] = {{o->optimizer != NEAP_SGD, "an optimizer other than sgd", "its update is that of SGD"},
+                {optimizer_of(o).momentum > 0, "momentum", "its update has no state"},
+                {o->nesterov, "Nesterov's momentum", "its update has no state"},
+                {o->states_8bit, "states of 8 bits", "its update has no state"},
+                {o->clip_value != 0, "clip value", "it has no gradient to clip"},
+                {o->clip_norm != 0, "clip norm", "it has no gradient to clip"},
+                {o->gradient_norm, "gradient norm", "it has no gradient"},
+                {o->loss_scale != 0 || o->dynamic_loss_scale, "loss scale", "it has no gradient to scale"},
+                {o->sparse_density != 0, "sparse training", "rewiring needs gradients"},
+                {is_pipeline(o), "a pipeline", "that divides the way back, too"},
+                {o->shard == NEAP_SHARD_ALL, "shard all", "each process perturbs whole weights"}};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    RETURN_IF(others[i].given, NEAP_UNSUPPORTED, "mezo: it does not take %s: %s; leave one of the two out",
+              others[i].name, others[i].why);
+  return NEAP_OK;
+}
+
 /* Fails if the bits of a session with these options cannot follow from shapes alone. */
 static neap_status check_bits(const struct neap_session_options *o) {
   if (o->bits != NEAP_BITS_PORTABLE) return NEAP_OK;
@@ -169,6 +200,7 @@ neap_status check_session_options(const struct neap_session_options *o) {
   TRY(check_bits(o));
   TRY(check_share(o));
   TRY(check_rule(o));
+  TRY(check_mezo(o));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
             "session options: form %d of positions does not exist", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
@@ -322,8 +354,11 @@ neap_status make_main_graph(const struct neap_graph *graph, const struct neap_se
     *out = made;
     return NEAP_OK;
   }
-  if (status == NEAP_OK) status = graph_add_training(made, &optimizer);
   struct neap_graph *next;
+  if (status == NEAP_OK && options->mezo)
+    status = replace_graph(rewrite_evaluation(made, false, &next), &made, &next);
+  if (status == NEAP_OK && options->mezo) status = replace_graph(rewrite_perturb(made, &next), &made, &next);
+  if (status == NEAP_OK) status = graph_add_training(made, &optimizer);
   if (status == NEAP_OK) status = replace_graph(rewrite_accumulate(made, &next), &made, &next);
   if (status == NEAP_OK && shards_all(options))
     status = replace_graph(rewrite_gather(made, &next), &made, &next);
@@ -347,6 +382,23 @@ neap_status lower_training_like(const struct neap_graph *graph, const struct nea
   return status;
 }
 
+/* Doubles the costs of a program that a step runs twice. */
+static neap_status count_twice(struct lowered *lowered) {
+  struct neap_step draft = *lowered->step, *made;
+  struct region region = {0};
+  struct step_node *nodes = region_copy(&region, draft.nodes, (size_t)draft.node_count, sizeof *nodes);
+  neap_status status = NEAP_OK;
+  if (nodes == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "out of memory for the costs of a step");
+  for (int32_t v = 0; status == NEAP_OK && v < draft.node_count; v++) nodes[v].cost *= 2;
+  draft.nodes = nodes;
+  if (status == NEAP_OK) status = step_create(&draft, &made);
+  region_free(&region);
+  if (status != NEAP_OK) return status;
+  neap_step_free(lowered->step);
+  lowered->step = made;
+  return NEAP_OK;
+}
+
 neap_status lower_with_costs(const struct neap_graph *training, const struct neap_session_options *options,
                              const struct lowered *like, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
@@ -358,6 +410,7 @@ neap_status lower_with_costs(const struct neap_graph *training, const struct nea
     char path[COST_PATH_LIMIT];
     status = measure_costs(lowered, cost_database_path(true, path) ? path : NULL, NULL);
   }
+  if (status == NEAP_OK && options->mezo && training->loss >= 0) status = count_twice(lowered);
   if (status != NEAP_OK) {
     lowered_free(lowered);
     return status;

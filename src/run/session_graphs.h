@@ -16,6 +16,9 @@ bool is_sparse(const struct neap_session_options *options);
 /* Returns the first factor of gradients, which keeps f16 from losing them. */
 float loss_scale_of(const struct neap_session_options *options);
 
+/* Returns the factor of the noise of weights in a step without gradients. */
+float perturbation_of(const struct neap_session_options *options);
+
 /* Makes the forward graph for lowering: fused, with the precision and the sparse weights of the options. */
 neap_status make_forward_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                                struct neap_graph **out);

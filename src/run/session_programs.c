@@ -91,9 +91,9 @@ static neap_status make_around(struct neap_session *s, uint64_t *smallest) {
   const struct optimizer optimizer = optimizer_of(&s->options);
   if (!step_in_parts(&optimizer)) return NEAP_OK;
   struct neap_graph *begin = NULL, *end = NULL;
-  neap_status status = graph_begin_step(s->main->graph, &optimizer, &begin);
-  if (status == NEAP_OK) status = graph_end_step(s->main->graph, &optimizer, &end);
-  if (status == NEAP_OK) status = plan_around(s, PROGRAM_BEGIN, begin, smallest);
+  neap_status status = graph_end_step(s->main->graph, &optimizer, &end);
+  if (status == NEAP_OK && !optimizer.perturbs) status = graph_begin_step(s->main->graph, &optimizer, &begin);
+  if (status == NEAP_OK && begin != NULL) status = plan_around(s, PROGRAM_BEGIN, begin, smallest);
   if (status == NEAP_OK) status = plan_around(s, PROGRAM_END, end, smallest);
   neap_graph_free(begin);
   neap_graph_free(end);
@@ -403,15 +403,52 @@ neap_status neap_session_create(const neap_graph *graph, const neap_session_opti
 
 /* ---- Steps ---- */
 
-static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
-                       neap_step_result *result) {
+static neap_status run_with_noise(neap_session *s, enum program_kind kind, struct run_numbers numbers,
+                                  neap_step_result *result) {
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
   RETURN_IF(s->programs[kind].lowered == NULL, NEAP_INVALID_ARGUMENT,
             "this session only predicts: its graph has no loss, or its options say so");
   TRY(magnitudes_begin(s));
   const int32_t rank = s->batch != NULL && kind == PROGRAM_STEP ? s->batch->collective->rank : 0;
-  return session_run(s, &s->programs[kind], kind,
-                     (struct run_numbers){s->micro_batch + rank, learning_rate, share}, result);
+  numbers.micro_batch = s->micro_batch + rank;
+  return session_run(s, &s->programs[kind], kind, numbers, result);
+}
+
+static neap_status run(neap_session *s, enum program_kind kind, float learning_rate, float share,
+                       neap_step_result *result) {
+  return run_with_noise(s, kind, (struct run_numbers){.learning_rate = learning_rate, .share = share},
+                        result);
+}
+
+/* Runs a micro-batch twice, with weights w + epsilon z and w - epsilon z, and gives the mean of both results.
+ * `*difference`: of their losses. */
+static neap_status run_twice(neap_session *s, float share, neap_step_result *result, double *difference) {
+  const float epsilon = perturbation_of(&s->options);
+  neap_step_result above, below;
+  TRY(run_with_noise(s, PROGRAM_STEP, (struct run_numbers){.share = share, .noise = epsilon}, &above));
+  TRY(run_with_noise(s, PROGRAM_STEP, (struct run_numbers){.share = share, .noise = -epsilon}, &below));
+  *difference = above.loss - below.loss;
+  *result = above;
+  result->loss = (above.loss + below.loss) / 2;
+  result->correct = (above.correct + below.correct) / 2;
+  return NEAP_OK;
+}
+
+/* Runs a micro-batch of a step without gradients. Adds its part, and those of the other ranks' micro-batches
+ * in their order, to the slope of the loss along the noise. */
+static neap_status run_perturbed(neap_session *s, float share, neap_step_result *result) {
+  const int32_t ranks = session_batch_ranks(s);
+  neap_step_result mean;
+  double difference, parts[SHARE_PARTS] = {0};
+  if (s->micro_batch == 0) s->slope = 0;
+  TRY(run_twice(s, share, &mean, &difference));
+  const int rank = s->batch != NULL ? s->batch->collective->rank : 0;
+  parts[share_of_rank(SHARE_PARTS, rank, ranks).first] =
+      (double)share * difference / (2 * (double)perturbation_of(&s->options));
+  if (ranks > 1) TRY(ranks_gather(s->batch, parts, SHARE_PARTS, sizeof *parts));
+  for (int i = 0; i < SHARE_PARTS; i++) s->slope += parts[i];
+  if (result != NULL) *result = mean;
+  return NEAP_OK;
 }
 
 /* Ends a step: with its update, or without one if a gradient did not fit. The next step's loss scale depends
@@ -426,8 +463,12 @@ static neap_status end_step(neap_session *s, float learning_rate, float share, n
   const bool skipped = s->overflowed;
   s->overflowed = false;
   if (!skipped)
-    TRY(s->pipeline != NULL ? pipeline_run_end(s, learning_rate)
-                            : run(s, PROGRAM_END, learning_rate, share, NULL));
+    TRY(s->pipeline != NULL
+            ? pipeline_run_end(s, learning_rate)
+            : run_with_noise(s, PROGRAM_END,
+                             (struct run_numbers){
+                                 .learning_rate = learning_rate, .share = share, .noise = (float)s->slope},
+                             NULL));
   if (!s->options.dynamic_loss_scale) return NEAP_OK;
   if (result != NULL) result->skipped = skipped;
   s->good_steps = skipped ? 0 : s->good_steps + 1;
@@ -441,6 +482,7 @@ static neap_status end_step(neap_session *s, float learning_rate, float share, n
 /* Runs a micro-batch; the first of a step begins that. */
 static neap_status run_part(neap_session *s, float learning_rate, float share, neap_step_result *result) {
   TRY(session_send_inputs(s));
+  if (s->options.mezo) return run_perturbed(s, share, result);
   if (s->programs[PROGRAM_BEGIN].lowered != NULL && s->micro_batch == 0)
     TRY(run(s, PROGRAM_BEGIN, learning_rate, share, NULL));
   return run(s, PROGRAM_STEP, learning_rate, share, result);
@@ -459,7 +501,7 @@ neap_status neap_session_micro_step(neap_session *s, float learning_rate, float 
   RETURN_IF(!(share >= 0 && share <= 1), NEAP_INVALID_ARGUMENT,
             "the share of a loss must be from 0 to 1 (got %g)", (double)share);
   RETURN_IF(s == NULL, NEAP_INVALID_ARGUMENT, "there is no session");
-  const bool parts = s->pipeline != NULL || s->programs[PROGRAM_BEGIN].lowered != NULL;
+  const bool parts = s->pipeline != NULL || s->programs[PROGRAM_END].lowered != NULL;
   if (s->micro_batch == 0) TRY(drop_step_begin(s));
   TRY(s->pipeline != NULL ? take_part(s, share, result) : run_part(s, learning_rate, share, result));
   s->micro_batch += parts ? session_batch_ranks(s) : 0;

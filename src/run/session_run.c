@@ -14,7 +14,7 @@ neap_status lower_evaluation(const struct neap_graph *graph, const struct neap_s
   lowering.outputs = outputs;
   TRY(make_forward_graph(graph, options, &forward));
   neap_status status = rewrite_prune(forward, outputs, &pruned);
-  if (status == NEAP_OK) status = rewrite_evaluation(pruned, &evaluation);
+  if (status == NEAP_OK) status = rewrite_evaluation(pruned, true, &evaluation);
   if (status == NEAP_OK && shards_all(options)) status = rewrite_gather(evaluation, &gathering);
   if (status == NEAP_OK)
     status = lower(gathering != NULL ? gathering : evaluation, backend_of(options), &lowering, training, out);
@@ -110,6 +110,7 @@ neap_status session_run(struct neap_session *s, const struct session_program *gi
                                       .learning_rate = numbers.learning_rate,
                                       .micro_batch = numbers.micro_batch,
                                       .ranks = s->batch,
+                                      .noise = numbers.noise,
                                       .awaited = s->ranks != NULL,
                                       .micro_batches = s->options.micro_batches,
                                       .parts = session_parts(s),

@@ -26,6 +26,7 @@ neap_status make_program(struct neap_session *session, struct session_program *p
 struct run_numbers {
   int32_t micro_batch;
   float learning_rate, share; /* share: of the step's loss */
+  float noise;                /* factor of the noise of perturbed parameters */
 };
 
 /* Runs a program of a kind; `*result` (may be NULL) is set if the program makes the loss. */

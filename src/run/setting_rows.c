@@ -79,7 +79,7 @@ const neap_setting setting_rows[] = {
      .verbs = LEARN, .instead_of = "epochs"},
     {"epochs", "N", "1", "number of passes over the data to train", FIELD(INTEGER, epochs), 1, SIZE_LIMIT,
      .verbs = TRAIN, .instead_of = "steps"},
-    {"lr", "X", "SGD 0.1; LOMO, Adafactor, APOLLO, GaLore and Fira 0.01; Lion 0.0001; others 0.001", "learning rate", FIELD(NUMBER, learning_rate),
+    {"lr", "X", "SGD 0.1; LOMO, Adafactor, APOLLO, GaLore and Fira 0.01; Lion 0.0001; others 0.001; MeZO 0.000001, of adapters 0.00005", "learning rate", FIELD(NUMBER, learning_rate),
      .flags = KEPT | OF_OPTIMIZER, .verbs = TRAIN, .key = "learning_rate"},
     {"schedule", "constant|step|cosine|inverse-sqrt|exponential", "cosine", "how the learning rate changes", FIELD(WORD, schedule),
      .flags = KEPT, .verbs = TRAIN, .key = "schedule"},
@@ -107,6 +107,10 @@ const neap_setting setting_rows[] = {
      .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=*", .key = "beta2"},
     {"epsilon", "X", "1e-8; APOLLO, GaLore and Fira 1e-6; Adafactor 2^-23; AdaLomo 1e-30", "added to the root of mean squared gradients; in Adafactor and AdaLomo the least of it", FIELD(FLOAT, session.epsilon),
      .flags = KEPT | OF_OPTIMIZER, .verbs = LEARN, .with = "optimizer=*", .key = "epsilon"},
+    {"mezo", NULL, NULL, "train by two forward passes a step with perturbed weights, without gradients: the memory of a prediction (MeZO)", FIELD(SWITCH, session.mezo),
+     .flags = BITS | STEP, .verbs = LEARN | STEPS, .unless = "allow", .key = "mezo"},
+    {"mezo-eps", "X", "0.001", "size of the perturbation of weights", FIELD(FLOAT, session.mezo_epsilon), 0, 1,
+     .flags = BITS, .verbs = LEARN, .with = "mezo", .key = "mezo_epsilon"},
     {"states", "f32|8bit", "f32", "8bit: states of SGD, Adam, AdamW, RMSprop and Lion in blocks of 8 bits, but for those of embeddings and small parameters", FIELD(CHOICE, session.states_8bit),
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "states"},
     {"states-f32", "PATTERN", NULL, "parameters whose states stay in f32 nevertheless, with * and ?; several; !PATTERN: except those", FIELD(TEXT, session.states_f32),
@@ -295,9 +299,13 @@ void neap_train_options_resolve(neap_train_options *o) {
   neap_session_options *s = &o->session;
   if ((unsigned)s->optimizer >= OPTIMIZERS) return; /* which a run refuses */
   const struct optimizer_row *row = &optimizer_rows[s->optimizer];
-  if (isnan(o->learning_rate)) o->learning_rate = row->rate;
-  if (isnan(s->momentum)) s->momentum = row->momentum;
-  if (isnan(s->weight_decay)) s->weight_decay = row->decay;
+  static const double mezo_rate = 1e-6, adapter_rate = 5e-5; /* Malladi et al. 2023 */
+  static const float mezo_epsilon = 1e-3f;
+  if (isnan(o->learning_rate))
+    o->learning_rate = !s->mezo ? row->rate : s->lora > 0 ? adapter_rate : mezo_rate;
+  if (isnan(s->momentum)) s->momentum = s->mezo ? 0 : row->momentum;
+  if (isnan(s->weight_decay)) s->weight_decay = s->mezo ? 0 : row->decay;
+  if (s->mezo && s->mezo_epsilon == 0) s->mezo_epsilon = mezo_epsilon;
   s->beta1 = (float)setting_given_or((double)s->beta1, (double)row->beta1);
   s->beta2 = (float)setting_given_or((double)s->beta2, (double)row->beta2);
   s->epsilon = (float)setting_given_or((double)s->epsilon, (double)row->epsilon);

@@ -520,7 +520,7 @@ static neap_graph *built(float dropout) {
 static void test_evaluation(void **state) {
   (void)state;
   neap_graph *graph = built(0.5f), *evaluation = NULL;
-  assert_ok(rewrite_evaluation(graph, &evaluation));
+  assert_ok(rewrite_evaluation(graph, true, &evaluation));
   const struct node *trains = &graph->nodes.data[0], *evaluates = &evaluation->nodes.data[0];
   assert_int_equal(graph->tensors.data[trains->outputs[0]].dims[2], 2);
   assert_true(trains->attributes.attention.probability == 0.5f);

@@ -34,7 +34,7 @@ static void run(const struct cpu_kernels *k, struct product p, const struct memo
   p.biased = bias != NULL;
   void *workspace = malloc(by_channel ? k->channel_product_workspace(&p) : k->product_workspace(&p));
   assert_non_null(workspace);
-  const struct product_operands o = {m->a, m->b, bias, p.add ? c : NULL, c};
+  const struct product_operands o = {.a = m->a, .b = m->b, .bias = bias, .addend = p.add ? c : NULL, .c = c};
   memcpy(c, m->c, sizeof m->c);
   if (by_channel)
     k->channel_product(&p, &o, workspace);
@@ -314,8 +314,71 @@ static void test_parts(void **state) {
   free(t);
 }
 
+/* ---- Noise ---- */
+
+/* Multiplies rows of a [rows, depth] by b [columns, depth], with noise as b is packed, or without. */
+static void multiply_noisy(const struct cpu_kernels *k, int64_t rows, int64_t columns, int64_t depth,
+                           const float *a, const float *b, const struct noise *noise, int threads, float *c) {
+  struct product p = {.rows = rows,
+                      .columns = columns,
+                      .depth = depth,
+                      .a = matrix(depth, 1),
+                      .b = matrix(1, depth),
+                      .c = matrix(columns, 1),
+                      .threads = threads};
+  p.b.perturbed = noise != NULL;
+  void *workspace = malloc(k->product_workspace(&p) + 1);
+  assert_non_null(workspace);
+  struct product_operands o = {.a = a, .b = b, .c = c};
+  if (noise != NULL) o.noise = *noise;
+  k->product(&p, &o, workspace);
+  free(workspace);
+}
+
+/* A product that adds noise to what it packs has the bits of one with all of it added before; from any place
+ * in the tensor that the noise is of. The numbers are normal. */
+static void test_noise(void **state) {
+  (void)state;
+  enum { DEPTH = 301, OUTPUTS = 197, MOST_ROWS_OF_A = 200 };
+  static const int64_t rows[] = {1, 5, MOST_ROWS_OF_A}, columns[] = {1, 33, OUTPUTS};
+  float *a = malloc(MOST_ROWS_OF_A * DEPTH * sizeof *a), *b = malloc(OUTPUTS * DEPTH * sizeof *b),
+        *noisy = malloc(OUTPUTS * DEPTH * sizeof *noisy), *c = malloc(MOST_ROWS_OF_A * OUTPUTS * sizeof *c),
+        *wanted = malloc(MOST_ROWS_OF_A * OUTPUTS * sizeof *wanted);
+  assert_true(a != NULL && b != NULL && noisy != NULL && c != NULL && wanted != NULL);
+  for (int i = 0; i < MOST_ROWS_OF_A * DEPTH; i++) a[i] = (float)(i * 7919 % 10007) / 5003 - 1;
+  for (int i = 0; i < OUTPUTS * DEPTH; i++) b[i] = (float)(i * 6007 % 9973) / 4986 - 1;
+  for (int n = 0; cpu_kernels_at(n) != NULL; n++) {
+    const struct cpu_kernels *k = cpu_kernels_at(n);
+    for (int64_t first = 0; first < 200; first += 67) {
+      const struct noise noise = {.key = {3, 5}, .scale = 0.5f, .first = first};
+      double sum = 0, squares = 0;
+      k->perturb(OUTPUTS * DEPTH, noise, (struct stored){NEAP_F32, b}, (struct stored){NEAP_F32, noisy});
+      for (int i = 0; i < OUTPUTS * DEPTH; i++) {
+        const double z = 2 * ((double)noisy[i] - (double)b[i]);
+        sum += z / (OUTPUTS * DEPTH);
+        squares += z * z / (OUTPUTS * DEPTH);
+      }
+      assert_true(fabs(sum) < 0.02 && fabs(squares - 1) < 0.02);
+      for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (size_t w = 0; w < sizeof columns / sizeof *columns; w++)
+          for (int threads = 1; threads <= 3; threads += 2) {
+            const size_t bytes = (size_t)(rows[r] * columns[w]) * sizeof *c;
+            multiply_noisy(k, rows[r], columns[w], DEPTH, a, b, &noise, threads, c);
+            multiply_noisy(k, rows[r], columns[w], DEPTH, a, noisy, NULL, 1, wanted);
+            assert_memory_equal(c, wanted, bytes);
+          }
+    }
+  }
+  free(a);
+  free(b);
+  free(noisy);
+  free(c);
+  free(wanted);
+}
+
 int run_test_product(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain_matrices),
-                                     cmocka_unit_test(test_convolutions), cmocka_unit_test(test_parts)};
+                                     cmocka_unit_test(test_convolutions), cmocka_unit_test(test_parts),
+                                     cmocka_unit_test(test_noise)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

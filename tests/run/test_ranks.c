@@ -155,6 +155,7 @@ static const struct {
      {.optimizer = NEAP_ADAMW, .precision = NEAP_F16, .dynamic_loss_scale = true, .loss_scale = 1e6f}},
     {"sparse", {.optimizer = NEAP_SGD, .momentum = 0.9f, .sparse_density = 0.3}},
     {"sparse bf16", {.optimizer = NEAP_ADAMW, .precision = NEAP_BF16, .sparse_density = 0.3}},
+    {"without gradients", {.mezo = true, .mezo_epsilon = 1e-2f, .ema = 0.9f}},
     {"frozen", {.optimizer = NEAP_ADAMW, .freeze = "conv1*"}},
     {"frozen, in blocks", {.optimizer = NEAP_ADAMW, .freeze = "linear1*", .store = "linear1.weight=q8_0"}},
 };
@@ -162,7 +163,7 @@ static const struct {
 /* Whether a case's states are whole on each rank: --shard all is refused. */
 static bool has_whole_states(size_t i) {
   const neap_session_options *o = &cases[i].options;
-  return o->states_8bit || o->optimizer == NEAP_ADAFACTOR || o->optimizer == NEAP_MUON ||
+  return o->states_8bit || o->mezo || o->optimizer == NEAP_ADAFACTOR || o->optimizer == NEAP_MUON ||
          o->optimizer == NEAP_APOLLO_MINI;
 }
 

@@ -205,6 +205,8 @@ class SessionOptions(ctypes.Structure):
         ("lora_dora", c_bool),
         ("lora_rs", c_bool),
         ("lora_plus", c_float),
+        ("mezo", c_bool),
+        ("mezo_epsilon", c_float),
     ]
 
 

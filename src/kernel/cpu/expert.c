@@ -3,6 +3,7 @@
  * threads change them. Weights on disk are read expert by expert, those without rows not at all. */
 #include "kernel/cpu/matmul.h"
 #include "kernel/cpu/operator.h"
+#include "kernel/cpu/typed.h"
 #include "kernel/router.h"
 
 static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
@@ -125,6 +126,7 @@ static neap_status prepare_rows(struct cpu *cpu, const struct neap_graph *graph,
                 experts = node_input(graph, node, EXPERT_ENDS)->dims[0];
   m.c = tensor(graph, node->outputs[0])->dtype;
   m.threads = cpu->threads;
+  m.perturbed = w->perturbed;
   m.m = most;
   TRY(matmul_prepare(cpu->kernels, p->region, &m, &p->workspace, &kernel.product));
   struct product fewer = *kernel.product;
@@ -159,15 +161,18 @@ static neap_status multiply_rows(const struct kernel *kernel, void *const *in, v
   const int32_t *ends = in[EXPERT_ENDS];
   const int64_t experts = kernel_input(kernel, EXPERT_ENDS)->dims[0];
   struct product p = *cpu_kernel(kernel)->product;
+  struct noise noise = noise_of(kernel, weights, context);
   for (int64_t e = 0, at = 0; e < experts; e++) {
     void *w = NULL;
+    noise.first = e * (kernel_input(kernel, weights)->elements / experts);
     if (ends[e] > at) TRY(take_weights(kernel, weights, in, workspace, context, e, &w));
     for (; at < ends[e]; at += p.rows) {
       p.rows = ends[e] - at < ROWS_AT_ONCE ? ends[e] - at : ROWS_AT_ONCE;
       K->product(&p,
                  &(struct product_operands){.a = element_of(in[rows], a->dtype, at * a->dims[1]),
                                             .b = w,
-                                            .c = element_of(out[0], c->dtype, at * c->dims[1])},
+                                            .c = element_of(out[0], c->dtype, at * c->dims[1]),
+                                            .noise = noise},
                  workspace);
     }
   }

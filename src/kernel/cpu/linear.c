@@ -2,6 +2,7 @@
  * blocks of a quantised type, too. */
 #include "kernel/cpu/matmul.h"
 #include "kernel/cpu/operator.h"
+#include "kernel/cpu/typed.h"
 
 static const struct tensor *tensor(const struct neap_graph *graph, int32_t id) {
   return &graph->tensors.data[id];
@@ -20,9 +21,10 @@ static neap_status prepare_product(struct cpu *cpu, const struct neap_graph *gra
 /* ---- Linear ---- */
 
 RUN(run_linear) {
-  (void)context;
   K->product(cpu_kernel(kernel)->product,
-             &(struct product_operands){.a = in[0], .b = in[1], .bias = in[2], .c = out[0]}, workspace);
+             &(struct product_operands){
+                 .a = in[0], .b = in[1], .bias = in[2], .c = out[0], .noise = noise_of(kernel, 1, context)},
+             workspace);
   return NEAP_OK;
 }
 
@@ -36,6 +38,7 @@ CPU_OPERATOR(linear, TYPES_FLOAT) {
                                          .b_transposed = true,
                                          .a = x->dtype,
                                          .b = w->dtype,
+                                         .perturbed = w->perturbed,
                                          .biased = bias != NULL,
                                          .bias = bias != NULL ? bias->dtype : NEAP_F32});
 }

@@ -6,6 +6,7 @@
  * bf16 before it is multiplied; sums stay f32. */
 #include "kernel/cpu/matmul.h"
 #include "kernel/cpu/operator.h"
+#include "kernel/cpu/typed.h"
 
 /* The products of one block; the last one may have fewer classes. */
 struct block_products {
@@ -20,6 +21,7 @@ struct loss_kernel {
   bool pairs;                        /* the logits' gradient becomes bf16 */
   bool fixed;                        /* the weights have no gradient */
   bool on_disk;                      /* the weights are read as they are needed */
+  bool perturbed;                    /* the weights are read with noise */
   /* Places in the workspace: the logits, and their gradient in bf16; the rows' gradient and the block's of
    * the bias in f32, where they are stored otherwise; the state of the rows, and their labels; what products
    * and sums need. */
@@ -48,6 +50,7 @@ static neap_status make_products(const struct cpu *cpu, struct region *region, i
                                 .b_transposed = true,
                                 .biased = bias,
                                 .bias = k->bias,
+                                .perturbed = k->perturbed,
                                 .a = k->storage,
                                 .b = k->weights,
                                 .threads = cpu->threads},
@@ -101,7 +104,8 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
                           .weights = w->dtype,
                           .bias = bias != NULL ? bias->dtype : NEAP_F32,
                           .fixed = back && node->attributes.loss.fixed,
-                          .on_disk = w->on_disk};
+                          .on_disk = w->on_disk,
+                          .perturbed = w->perturbed};
   uint64_t scratch = 0;
   k.pairs = k.storage == NEAP_BF16 && cpu->kernels->multiplies_pairs();
   k.block = block_of(rows, classes, k.pairs ? rows / 2 : 0);
@@ -129,6 +133,7 @@ struct running {
   const int32_t *labels; /* of the rows */
   void *const *in;
   const struct row_source *source; /* of weights that lie on disk */
+  struct noise noise;              /* of the weights */
 };
 
 static float *at(const struct running *r, uint64_t place) { return (float *)(void *)(r->work + place); }
@@ -159,7 +164,8 @@ static struct running begin(const struct kernel *kernel, void *const *in, void *
       .l = {x->dims[0], kernel_input(kernel, LOSS_WEIGHTS)->dims[0], a->ignored, a->smoothing},
       .width = x->dims[1],
       .in = in,
-      .source = &context->rows};
+      .source = &context->rows,
+      .noise = noise_of(kernel, LOSS_WEIGHTS, context)};
   const int32_t *all = in[LOSS_LABELS];
   for (int64_t i = 0; i < labels->elements; i++)
     r.counted += all[i] >= 0 && all[i] < r.l.classes && all[i] != r.l.ignored;
@@ -197,7 +203,9 @@ static neap_status block_logits(const struct running *r, int64_t i, struct block
   b->count = last ? r->l.classes - b->first : k->block;
   TRY(take_weights(r, b));
   void *bias = r->in[LOSS_BIAS] != NULL ? element_of(r->in[LOSS_BIAS], k->bias, b->first) : NULL;
-  const struct product_operands o = {.a = r->in[LOSS_X], .b = b->w, .bias = bias, .c = at(r, k->logits)};
+  struct product_operands o = {
+      .a = r->in[LOSS_X], .b = b->w, .bias = bias, .c = at(r, k->logits), .noise = r->noise};
+  o.noise.first = b->first * r->width;
   k->shared.kernels->product(b->products->logits, &o, r->work + k->scratch);
   return NEAP_OK;
 }

@@ -30,6 +30,7 @@ struct product matmul_product(const struct matmul *m) {
                       .threads = m->threads};
   for (int32_t i = 0; i < m->batch_rank; i++)
     p.dims[i] = m->a_batch[i] > m->b_batch[i] ? m->a_batch[i] : m->b_batch[i];
+  p.b.perturbed = m->perturbed;
   batch_strides(m->batch_rank, m->a_batch, m->m * m->k, p.a_item);
   batch_strides(m->batch_rank, m->b_batch, m->k * m->n, p.b_item);
   batch_strides(m->batch_rank, p.dims, m->m * m->n, p.c_item);

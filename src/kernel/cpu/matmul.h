@@ -14,6 +14,7 @@ struct matmul {
   int64_t m, n, k;
   bool a_transposed, b_transposed, biased;
   bool addend;              /* the product is added to the content of c */
+  bool perturbed;           /* noise is added to b; only without a batch */
   neap_dtype a, b, c, bias; /* storage; b may be quantised, with whole blocks in a row */
   int threads;
 };

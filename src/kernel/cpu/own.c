@@ -420,7 +420,8 @@ static struct update update_of(const struct kernel *kernel, const struct run_con
                          .weight_decay = a->weight_decay,
                          .origin = a->origin,
                          .nesterov = a->nesterov,
-                         .step = (int64_t)context->step + 1};
+                         .step = (int64_t)context->step + 1,
+                         .noise = noise_of(kernel, 0, context)};
 }
 
 #define NUMBERS update_of(kernel, context)

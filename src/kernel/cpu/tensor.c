@@ -240,6 +240,24 @@ static void gather_blocks(const struct kernel *kernel, const void *table, const 
   }
 }
 
+/* Gathers rows of a table with noise. */
+static void gather_perturbed(const struct kernel *kernel, const void *table, const int32_t *ids, void *y,
+                             const struct run_context *context) {
+  const struct tensor *t = kernel_input(kernel, 0);
+  const int64_t width = t->dims[1], count = kernel_input(kernel, 1)->elements;
+  const size_t row = (size_t)dtype_bytes(t->dtype, (uint64_t)width);
+  struct noise noise = noise_of(kernel, 0, context);
+  for (int64_t i = 0; i < count; i++) {
+    unsigned char *to = (unsigned char *)y + (size_t)i * row;
+    noise.first = ids[i] * width;
+    if (ids[i] >= 0 && ids[i] < t->dims[0])
+      K->perturb(width, noise, (struct stored){t->dtype, (unsigned char *)table + (size_t)ids[i] * row},
+                 (struct stored){t->dtype, to});
+    else
+      memset(to, 0, row);
+  }
+}
+
 static struct gather gather_of(const struct tensor *table, const struct tensor *ids, const int32_t *values) {
   return (struct gather){table->dtype, table->dims[0], table->dims[1], ids->elements, values};
 }
@@ -251,7 +269,10 @@ RUN(run_gather) {
     gather_blocks(kernel, in[0], in[1], out[0]);
     return NEAP_OK;
   }
-  K->gather(gather_of(table, kernel_input(kernel, 1), in[1]), in[0], out[0]);
+  if (table->perturbed)
+    gather_perturbed(kernel, in[0], in[1], out[0], context);
+  else
+    K->gather(gather_of(table, kernel_input(kernel, 1), in[1]), in[0], out[0]);
   return NEAP_OK;
 }
 CPU_OPERATOR(gather, TYPES_FLOAT) {

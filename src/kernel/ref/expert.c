@@ -93,7 +93,8 @@ RUN(run_expert_linear) {
     for (int64_t n = own.first; n < own.end; n++) y[n * outputs + o] = 0;
     for (int64_t first = 0; first < width && own.end > own.first; first += WEIGHTS_PART) {
       const int64_t length = part_length(first, width);
-      const double *b = weights_at(w, in[EXPERT_WEIGHTS], (e * outputs + o) * width + first, length, part);
+      const double *b =
+          weights_at(w, in[EXPERT_WEIGHTS], (e * outputs + o) * width + first, length, part, context);
       for (int64_t n = own.first; n < own.end; n++)
         FOR(k, length) y[n * outputs + o] += a[n * width + first + k] * b[k];
     }
@@ -113,7 +114,7 @@ RUN(run_expert_linear_backward_data) {
     const struct own_rows own = rows_of(in[EXPERT_ENDS], e);
     for (int64_t first = 0; first < width && own.end > own.first; first += WEIGHTS_PART) {
       const int64_t length = part_length(first, width);
-      const double *a = weights_at(w, in[0], (e * outputs + o) * width + first, length, part);
+      const double *a = weights_at(w, in[0], (e * outputs + o) * width + first, length, part, context);
       for (int64_t n = own.first; n < own.end; n++)
         FOR(k, length) dx[n * width + first + k] += b[n * outputs + o] * a[k];
     }

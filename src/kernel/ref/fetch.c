@@ -13,7 +13,7 @@ RUN(run_fetch_rows) {
     const int32_t row = ((const int32_t *)in[1])[i];
     const bool exists = row >= 0 && row < table->dims[0];
     if (exists) TRY(context->rows.read(context->rows.context, table, row, 1, workspace));
-    copy_row(table, exists ? workspace : NULL, 0, (double *)out[0] + i * width);
+    copy_row(table, exists ? workspace : NULL, 0, (double *)out[0] + i * width, context);
   }
   return NEAP_OK;
 }

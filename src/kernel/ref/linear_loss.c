@@ -22,13 +22,14 @@ static double count_labels(const struct kernel *kernel, const int32_t *labels) {
   return counted;
 }
 
-static double logit(const struct kernel *kernel, const double *x, void *const *in, int64_t c) {
+static double logit(const struct kernel *kernel, const double *x, void *const *in, int64_t c,
+                    const struct run_context *context) {
   const struct tensor *w = kernel_input(kernel, LOSS_WEIGHTS);
   const int64_t width = w->dims[1];
   double sum = in[LOSS_BIAS] != NULL ? ((const double *)in[LOSS_BIAS])[c] : 0, part[WEIGHTS_PART];
   for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
     const int64_t length = part_length(first, width);
-    const double *weights = weights_at(w, in[LOSS_WEIGHTS], c * width + first, length, part);
+    const double *weights = weights_at(w, in[LOSS_WEIGHTS], c * width + first, length, part, context);
     FOR(k, length) sum += x[first + k] * weights[k];
   }
   return sum;
@@ -54,13 +55,13 @@ static RUN(loss_of_all) {
     const int32_t label = label_of(kernel, in[LOSS_LABELS], n);
     if (!counts(a, label, classes)) continue;
     FOR(c, classes) {
-      const double l = logit(kernel, row, in, c);
+      const double l = logit(kernel, row, in, c, context);
       if (l > highest) best = c, highest = l;
     }
-    FOR(c, classes) sum += exp(logit(kernel, row, in, c) - highest);
+    FOR(c, classes) sum += exp(logit(kernel, row, in, c, context) - highest);
     const double log_sum = highest + log(sum);
     FOR(c, classes)
-    total += wanted(a, classes, c, label) * (log_sum - logit(kernel, row, in, c));
+    total += wanted(a, classes, c, label) * (log_sum - logit(kernel, row, in, c, context));
     loss += total / counted;
     correct += best == label;
     ((double *)out[2])[n] = log_sum;
@@ -89,11 +90,11 @@ static RUN(gradients_of_all) {
     const int32_t label = label_of(kernel, in[LOSS_LABELS], n);
     if (!counts(a, label, classes)) continue;
     FOR(c, classes) {
-      const double p = exp(logit(kernel, row, in, c) - log_sum[n]),
+      const double p = exp(logit(kernel, row, in, c, context) - log_sum[n]),
                    d = share * (p - wanted(a, classes, c, label));
       for (int64_t first = 0; first < width; first += WEIGHTS_PART) {
         const int64_t length = part_length(first, width);
-        const double *weights = weights_at(w, in[LOSS_WEIGHTS], c * width + first, length, part);
+        const double *weights = weights_at(w, in[LOSS_WEIGHTS], c * width + first, length, part, context);
         FOR(k, length) dx[first + k] += d * weights[k];
       }
       for (int64_t k = 0; dw != NULL && k < width; k++) dw[c * width + k] += d * row[k];

@@ -103,22 +103,39 @@ RUN(run_conv_transposed) {
 
 /* ---- Linear ---- */
 
+double noise_at(const struct tensor *t, int64_t i, const struct run_context *context) {
+  static const double pi = 3.14159265358979323846;
+  uint32_t words[4];
+  random_philox(context->seed ^ random_name(RANDOM_NO_NAME, t->name), noise_stream(context->step),
+                (uint64_t)i / 4, words);
+  const uint32_t *pair = &words[i % 4 / 2 * 2];
+  const double radius = sqrt(-2 * log(((pair[0] >> 8) + 1) * 0x1p-24)),
+               angle = pi / 2 * ((pair[1] & 0xFFFFFF00u) * 0x1p-30 - 0.5);
+  return (double)context->noise * radius * (i % 2 == 0 ? cos(angle) : sin(angle));
+}
+
 const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
-                         double part[WEIGHTS_PART]) {
+                         double part[WEIGHTS_PART], const struct run_context *context) {
   float numbers[WEIGHTS_PART];
+  if (w->perturbed) {
+    FOR(i, count) part[i] = ((const double *)data)[first + i] + noise_at(w, first + i, context);
+    return part;
+  }
   if (!dtype_is_quantised(w->dtype)) return (const double *)data + first;
   dequantise(w->dtype, count, (const unsigned char *)data + dtype_bytes(w->dtype, (uint64_t)first), numbers);
   FOR(i, count) part[i] = (double)numbers[i];
   return part;
 }
 
-void copy_row(const struct tensor *table, const void *data, int64_t row, double *y) {
+void copy_row(const struct tensor *table, const void *data, int64_t row, double *y,
+              const struct run_context *context) {
   const int64_t width = table->dims[1];
   double part[WEIGHTS_PART];
   if (data == NULL) memset(y, 0, (size_t)width * sizeof *y);
   for (int64_t first = 0; data != NULL && first < width; first += WEIGHTS_PART) {
     const int64_t length = part_length(first, width);
-    memcpy(y + first, weights_at(table, data, row * width + first, length, part), (size_t)length * sizeof *y);
+    memcpy(y + first, weights_at(table, data, row * width + first, length, part, context),
+           (size_t)length * sizeof *y);
   }
 }
 
@@ -131,7 +148,7 @@ RUN(run_linear) {
     FOR(n, x.n) y[n * w.n + o] = bias != NULL ? bias[o] : 0;
     for (int64_t first = 0; first < x.c; first += WEIGHTS_PART) {
       const int64_t length = part_length(first, x.c);
-      const double *b = weights_at(kernel_input(kernel, 1), in[1], o * x.c + first, length, part);
+      const double *b = weights_at(kernel_input(kernel, 1), in[1], o * x.c + first, length, part, context);
       FOR(n, x.n) FOR(k, length) y[n * w.n + o] += a[n * x.c + first + k] * b[k];
     }
   }
@@ -147,7 +164,7 @@ RUN(run_linear_backward_data) {
   FOR(o, w.n)
   for (int64_t first = 0; first < w.c; first += WEIGHTS_PART) {
     const int64_t length = part_length(first, w.c);
-    const double *a = weights_at(kernel_input(kernel, 0), in[0], o * w.c + first, length, part);
+    const double *a = weights_at(kernel_input(kernel, 0), in[0], o * w.c + first, length, part, context);
     FOR(n, dy.n) FOR(k, length) dx[n * w.c + first + k] += b[n * w.n + o] * a[k];
   }
   return NEAP_OK;
@@ -494,7 +511,8 @@ RUN(run_global_average_pool_backward) {
     (void)second_correction, (void)nesterov;                                                                 \
     FOR(i, kernel_input(kernel, 0)->elements) {                                                              \
       real w = ws[i], first = has_first ? firsts[i] : 0, second = has_second ? seconds[i] : 0;               \
-      const real g = unit * ((const real *)in[1])[i];                                                        \
+      const real g =                                                                                         \
+          in[1] != NULL ? unit * ((const real *)in[1])[i] : noise_at(kernel_input(kernel, 0), i, context);   \
       __VA_ARGS__                                                                                            \
       ws[i] = w;                                                                                             \
       if (has_first) firsts[i] = first;                                                                      \

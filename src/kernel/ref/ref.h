@@ -27,13 +27,17 @@ static inline int64_t at(struct shape s, int64_t n, int64_t c, int64_t h, int64_
 
 #define FOR(i, count) for (int64_t i = 0; i < (count); i++)
 
+/* Returns the noise of element `i` of a tensor, by kernel/random_stream.h. */
+double noise_at(const struct tensor *t, int64_t i, const struct run_context *context);
+
 /* Returns elements [first, first + count) of weights, which may be stored in blocks: `first` begins one, and
- * `count` is at most WEIGHTS_PART, for which `part` has room. */
+ * `count` is at most WEIGHTS_PART, for which `part` has room. Perturbed ones have their noise. */
 enum { WEIGHTS_PART = 1024 }; /* whole blocks of any type */
 const double *weights_at(const struct tensor *w, const void *data, int64_t first, int64_t count,
-                         double part[WEIGHTS_PART]);
+                         double part[WEIGHTS_PART], const struct run_context *context);
 /* Copies row `row` of the table at `data` to `y` [width]; zeros if `data` is NULL. */
-void copy_row(const struct tensor *table, const void *data, int64_t row, double *y);
+void copy_row(const struct tensor *table, const void *data, int64_t row, double *y,
+              const struct run_context *context);
 static inline int64_t part_length(int64_t first, int64_t end) {
   return end - first < WEIGHTS_PART ? end - first : WEIGHTS_PART;
 }

@@ -121,7 +121,7 @@ RUN(run_gather) {
   FOR(i, kernel_input(kernel, 1)->elements) {
     const int32_t row = ((const int32_t *)in[1])[i];
     const bool exists = row >= 0 && row < table->dims[0];
-    copy_row(table, exists ? in[0] : NULL, row, (double *)out[0] + i * width);
+    copy_row(table, exists ? in[0] : NULL, row, (double *)out[0] + i * width, context);
   }
   return NEAP_OK;
 }
@@ -299,6 +299,15 @@ RUN(run_matmul) {
     return NEAP_OK;                                                                                          \
   }
 #include "op/loss_list.h"
+
+/* ---- Parameters with noise ---- */
+
+RUN(run_perturb) {
+  UNUSED;
+  const struct tensor *w = kernel_input(kernel, 0);
+  FOR(i, w->elements)((double *)out[0])[i] = ((const double *)in[0])[i] + noise_at(w, i, context);
+  return NEAP_OK;
+}
 
 /* ---- Quantised parameters ---- */
 

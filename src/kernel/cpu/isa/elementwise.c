@@ -4,7 +4,7 @@
 
 #include "base/elementary.h"
 #include "base/quantised.h"
-#include "kernel/cpu/isa/math.h"
+#include "kernel/cpu/isa/noise.h"
 #include "kernel/cpu/isa/rounding.h"
 
 #define FOR_ELEMENTS(count)                                                                                  \
@@ -157,14 +157,24 @@ static inline void store_changed(struct updated x, int64_t first, int64_t count,
                         x.first + first);
 }
 
+/* Returns a run of a gradient; where none is given, of the noise. */
+static inline const float *gradient_run(struct stored g, const struct noise *noise, int64_t first,
+                                        int64_t count, float *buffer) {
+  if (g.data != NULL) return floats_at(g, first, count, buffer);
+  add_noise(noise, first, count, NULL, buffer);
+  return buffer;
+}
+
+static const struct noise no_noise;
+
 /* Runs `step`, a loop over i below `length`, on the floats of w, of the states m and v and of g. */
-#define UPDATE_RUNS(w_, m_, v_, g_, step)                                                                    \
+#define UPDATE_RUNS(w_, m_, v_, g_, noise_, step)                                                            \
   FOR_RUNS(count) {                                                                                          \
     float of_w[STORED_RUN], of_m[STORED_RUN], of_v[STORED_RUN], of_g[STORED_RUN];                            \
     const int64_t length = run_length(first, count);                                                         \
     float *w = changed_floats(w_, first, length, of_w), *m = changed_floats(m_, first, length, of_m),        \
           *v = changed_floats(v_, first, length, of_v);                                                      \
-    const float *g = floats_at(g_, first, length, of_g);                                                     \
+    const float *g = gradient_run(g_, noise_, first, length, of_g);                                          \
     (void)m, (void)v;                                                                                        \
     step;                                                                                                    \
     store_changed(w_, first, length, of_w);                                                                  \
@@ -206,7 +216,7 @@ static const struct updated no_state;
                struct updated second_, struct stored g_) {                                                   \
     const real first_correction = (real)(1 / (1 - power((double)u.beta1, (double)u.step))),                  \
                second_correction = (real)(1 / sqrt(1 - power((double)u.beta2, (double)u.step)));             \
-    UPDATE_RUNS(w_, first_, second_, g_,                                                                     \
+    UPDATE_RUNS(w_, first_, second_, g_, &u.noise,                                                           \
                 id##_run(length, u, first_correction, second_correction, w, m, v, g))                        \
   }
 #include "op/update_list.h"
@@ -216,7 +226,7 @@ static void accumulate_run(int64_t count, float *sum, const float *g, float unit
 }
 
 void ISA(accumulate)(int64_t count, struct updated sum, struct stored g_, float unit) {
-  UPDATE_RUNS(sum, no_state, no_state, g_, accumulate_run(length, w, g, unit))
+  UPDATE_RUNS(sum, no_state, no_state, g_, &no_noise, accumulate_run(length, w, g, unit))
 }
 
 void ISA(clear)(int64_t count, struct updated sum) {
@@ -232,7 +242,7 @@ static void momentum_begin_run(int64_t count, const float *w, float *m, float mo
 
 void ISA(momentum_begin)(int64_t count, struct stored of_weights, struct updated state, float momentum,
                          float weight_decay, float origin) {
-  UPDATE_RUNS(state, no_state, no_state, of_weights,
+  UPDATE_RUNS(state, no_state, no_state, of_weights, &no_noise,
               momentum_begin_run(length, g, w, momentum, weight_decay, origin))
 }
 
@@ -241,7 +251,7 @@ static void momentum_end_run(int64_t count, float *w, const float *m, float rate
 }
 
 void ISA(momentum_end)(int64_t count, struct updated w_, struct stored state, float rate) {
-  UPDATE_RUNS(w_, no_state, no_state, state, momentum_end_run(length, w, g, rate))
+  UPDATE_RUNS(w_, no_state, no_state, state, &no_noise, momentum_end_run(length, w, g, rate))
 }
 
 void ISA(squares)(int64_t whole, int64_t begin, int64_t count, const float *x, double *parts) {

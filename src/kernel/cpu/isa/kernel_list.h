@@ -180,6 +180,8 @@ KERNEL(void, dequantise, (neap_dtype dtype, int64_t count, const void *blocks, s
 KERNEL(void, dequantise_columns,
        (neap_dtype dtype, int64_t rows, int64_t columns, int64_t first, int64_t count, const void *blocks,
         struct stored y))
+/* y = x + the noise. */
+KERNEL(void, perturb, (int64_t count, struct noise noise, struct stored x, struct stored y))
 /* Sparse weights of a tensor of `count` elements. densify: x = an element's value, 0 if it has none.
  * accumulate_sparse: adds g * unit of each element that has a value to its sum. Sums of 16 bits are rounded
  * at random by `key` and their elements' places in the tensor. */

@@ -106,6 +106,14 @@ struct random_key {
   uint64_t stream; /* step, micro-batch and node, packed by the caller */
 };
 
+/* Noise of a tensor: element i gets scale * z(i), z(i) the normal number that `key` has for the counter i / 4
+ * (kernel/random_stream.h). A scale of 0: none. */
+struct noise {
+  struct random_key key;
+  float scale;
+  int64_t first; /* the place in the tensor of the first element of the data */
+};
+
 /* A loss is the sum of LOSS_PARTS parts of the rows; struct loss_part has the sums of one part. */
 enum { LOSS_PARTS = 64 };
 enum {
@@ -150,7 +158,8 @@ struct update {
   float momentum, beta1, beta2, epsilon, weight_decay;
   float origin; /* what weight decay draws to */
   bool nesterov;
-  int64_t step; /* the number of the update, from 1 */
+  int64_t step;       /* the number of the update, from 1 */
+  struct noise noise; /* the gradient, where none is given */
 };
 
 struct scalars { /* attributes of an operator of one tensor */
@@ -303,6 +312,7 @@ struct product_matrix {
   int64_t grid_height, grid_width, step, height, width;
   int64_t pixel;      /* elements from a pixel to the next */
   neap_dtype storage; /* f32, bf16 or f16; of b in a PLAIN matrix also a quantised type */
+  bool perturbed;     /* of b in a PLAIN matrix: noise is added to it as it is packed */
 };
 
 /* c [rows, columns] = a [rows, depth] b [depth, columns] (+ bias [columns]), added to an addend if `add`.
@@ -324,6 +334,7 @@ struct product_operands {
   const void *a, *b;
   const void *bias, *addend; /* may be NULL; the addend lies as c does, and may be c */
   void *c;
+  struct noise noise; /* of b, if that is perturbed */
 };
 
 struct cpu_kernels {

@@ -6,6 +6,7 @@
 #define NEAP_KERNEL_CPU_ISA_PACK_H
 
 #include "base/quantised.h"
+#include "kernel/cpu/isa/noise.h"
 #include "kernel/cpu/isa/tile_product.h"
 
 /* The terms of a sum that are added to one another before they are added to those before: the cut of all
@@ -20,11 +21,12 @@ struct lines {
   struct product_matrix matrix;
   const void *data;
   bool across;
+  const struct noise *noise; /* NULL: none */
 };
 
 /* `lines_first`: the matrix is given as [lines, terms], else as [terms, lines]. */
 static inline struct lines lines_of(const struct product_matrix *matrix, const void *data, bool lines_first) {
-  struct lines l = {*matrix, data, !lines_first};
+  struct lines l = {.matrix = *matrix, .data = data, .across = !lines_first};
   if (matrix->kind != PRODUCT_PLAIN || matrix->row != 1 || matrix->column == 1) return l;
   l.matrix.row = matrix->column; /* rows of what is stored */
   l.matrix.column = 1;
@@ -86,6 +88,7 @@ static inline void read_floats(const struct lines *l, int64_t row, int64_t first
     for (int64_t i = 0; i < count; i++)
       widen_run(m->storage, 1, element_at(l->data, m->storage, at + i * m->column), to + i);
   }
+  if (l->noise != NULL) add_noise(l->noise, at, count, to, to);
 }
 
 /* Returns columns [first, first + count) of a row as the elements of units: where they lie, or converted in
@@ -93,7 +96,8 @@ static inline void read_floats(const struct lines *l, int64_t row, int64_t first
 INLINE const void *read_row(bool pairs, const struct lines *l, int64_t row, int64_t first, int64_t count,
                             float *stage) {
   const struct product_matrix *m = &l->matrix;
-  if (m->kind != PRODUCT_WINDOWS && m->column == 1 && m->storage == (pairs ? NEAP_BF16 : NEAP_F32))
+  if (l->noise == NULL && m->kind != PRODUCT_WINDOWS && m->column == 1 &&
+      m->storage == (pairs ? NEAP_BF16 : NEAP_F32))
     return element_at(l->data, m->storage, row_start(m, row) + first);
   read_floats(l, row, first, count, stage);
   for (int64_t i = 0; pairs && i < count; i += 64) {
@@ -234,7 +238,8 @@ INLINE void pack_rows(int width, int64_t lines, int64_t terms, const float *from
 INLINE void pack_panels(bool pairs, int width, const struct lines *l, int64_t first, int64_t lines,
                         int64_t term, int64_t terms, float *to) {
   const int64_t panel = width * units_of(pairs, terms);
-  const bool lies = l->matrix.kind == PRODUCT_PLAIN && l->matrix.column == 1 && l->matrix.storage == NEAP_F32;
+  const bool lies = l->matrix.kind == PRODUCT_PLAIN && l->matrix.column == 1 &&
+                    l->matrix.storage == NEAP_F32 && l->noise == NULL;
   if (l->across && !pairs && lies) {
     const int64_t row = l->matrix.row;
     pack_rows(width, lines, terms, (const float *)l->data + term * row + first, row, to);

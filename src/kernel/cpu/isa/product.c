@@ -56,8 +56,11 @@ static bool sums_fit_result(const struct product *p) {
 }
 
 static bool is_plain(const struct product_matrix *m) {
-  return m->kind == PRODUCT_PLAIN && m->column == 1 && m->storage == NEAP_F32;
+  return m->kind == PRODUCT_PLAIN && m->column == 1 && m->storage == NEAP_F32 && !m->perturbed;
 }
+
+/* Returns true if it takes time to make floats of the elements. */
+static bool expands(const struct product_matrix *m) { return dtype_is_quantised(m->storage) || m->perturbed; }
 
 /* Returns the columns of b that are packed together at least: whole panels, and whole blocks of a quantised
  * type. */
@@ -76,7 +79,7 @@ static int64_t rows_of_part(const struct product *p, int down) {
 /* Chooses the parts that leave the least to the busiest thread, packing included. */
 static void divide(const struct product *p, int threads, struct blocking *b) {
   static const int64_t packing = 8; /* multiply-adds in whose time an element is packed */
-  const int64_t expanding = dtype_is_quantised(p->b.storage) ? 4 * packing : packing;
+  const int64_t expanding = expands(&p->b) ? 4 * packing : packing;
   int64_t best = INT64_MAX;
   for (int down = 1; down <= threads; down++) {
     const int across = threads / down;
@@ -100,7 +103,7 @@ static struct blocking blocking_of(const struct product *p) {
   b.packs_a = p->a_turned || !is_plain(&p->a) || (columns > TILE_COLUMNS && rows * p->depth > FEW_ELEMENTS);
   b.packs_b = rows > FEW_ROWS || p->columns % FLOATS != 0 || !is_plain(&p->b);
   b.rows = least(MOST_ROWS, rows);
-  const bool strips = rows > MOST_ROWS && !b.sums && dtype_is_quantised(p->b.storage);
+  const bool strips = rows > MOST_ROWS && !b.sums && expands(&p->b);
   b.height = strips ? rows : b.rows;
   b.width = strips || b.sums ? least(MOST_COLUMNS, columns) : columns;
   b.packed = strips ? b.width : pack_unit(p);
@@ -148,9 +151,11 @@ static struct item item_of(const struct product *p, int64_t i, const struct prod
   const int64_t at_c = offset_in(p->rank, p->dims, p->c_item, i);
   const void *a = moved(o->a, p->a.storage, offset_in(p->rank, p->dims, p->a_item, i)),
              *b = moved(o->b, p->b.storage, offset_in(p->rank, p->dims, p->b_item, i));
+  struct lines right = lines_of(&p->b, b, false);
+  if (p->b.perturbed) right.noise = &o->noise; /* its matrix has no items */
   return (struct item){.p = p,
                        .a = lines_of(&p->a, a, !p->a_turned),
-                       .b = lines_of(&p->b, b, false),
+                       .b = right,
                        .bias = o->bias != NULL ? moved(o->bias, p->bias, i * p->columns) : NULL,
                        .addend = o->addend != NULL ? moved(o->addend, p->c.storage, at_c) : NULL,
                        .c = (void *)moved(o->c, p->c.storage, at_c)};

@@ -282,8 +282,9 @@ enum {
   TECHNIQUE_RECOMPUTE = 1,
   TECHNIQUE_MICRO = 2,
   TECHNIQUE_HALF = 4,
-  TECHNIQUE_SPARSE = 8,
-  TECHNIQUES = 4
+  TECHNIQUE_STATES8 = 8,
+  TECHNIQUE_SPARSE = 16,
+  TECHNIQUES = 5
 };
 
 /* A model's step, and how each technique would be taken. */

@@ -42,7 +42,7 @@ static struct values values_of(const neap_setting *row) {
     add_words(&v, row->value, 0);
   if (row->kind == NEAP_SETTING_INTEGER || row->kind == NEAP_SETTING_SCALE) add_words(&v, row->value, 1);
   if (row->kind == NEAP_SETTING_BUDGET) add_words(&v, "min|max|50%|80%", 0);
-  if (row->kind == NEAP_SETTING_TECHNIQUES) add_words(&v, "micro|bf16|f16|sparse=0.3|" ALLOW_ALL, 0);
+  if (row->kind == NEAP_SETTING_TECHNIQUES) add_words(&v, "micro|bf16|states8|f16|sparse=0.3|" ALLOW_ALL, 0);
   if (strcmp(row->name, "model") == 0) add_rows(&v, neap_model_at);
   if (strcmp(row->name, "planner") == 0) add_words(&v, "auto|all", 0), add_rows(&v, neap_planner_at);
   if (strcmp(row->name, "data") == 0) add_words(&v, "synthetic|cifar10:|mnist:|text:|tokens:|parallel:", 0);

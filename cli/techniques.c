@@ -44,6 +44,7 @@ int techniques_open(const struct verb *verb, const struct arguments *a, struct t
   t->precision = allowed & NEAP_ALLOW_F16 ? NEAP_F16 : NEAP_BF16;
   t->allowed = (allowed & NEAP_ALLOW_MICRO ? TECHNIQUE_MICRO : 0) |
                (allowed & (NEAP_ALLOW_BF16 | NEAP_ALLOW_F16) ? TECHNIQUE_HALF : 0) |
+               (allowed & NEAP_ALLOW_STATES8 ? TECHNIQUE_STATES8 : 0) |
                (allowed & NEAP_ALLOW_SPARSE ? TECHNIQUE_SPARSE : 0);
   return EXIT_DONE;
 }
@@ -52,6 +53,7 @@ neap_train_options techniques_source(const struct techniques *t, unsigned taken)
   neap_train_options source = t->whole;
   if (taken & TECHNIQUE_MICRO) source.micro_batch = t->micro_batch;
   if (taken & TECHNIQUE_HALF) source.session.precision = t->precision;
+  if (taken & TECHNIQUE_STATES8) source.session.states_8bit = true;
   if (taken & TECHNIQUE_SPARSE) source.session.sparse_density = t->density;
   return source;
 }
@@ -62,7 +64,8 @@ struct name techniques_text(const struct techniques *t, unsigned taken) {
   snprintf(parts[0], sizeof parts[0], "recompute");
   snprintf(parts[1], sizeof parts[1], "micro=%lld", (long long)t->micro_batch);
   snprintf(parts[2], sizeof parts[2], "%s", precision_name(t->precision));
-  snprintf(parts[3], sizeof parts[3], "sparse=%g", t->density);
+  snprintf(parts[3], sizeof parts[3], "states8");
+  snprintf(parts[4], sizeof parts[4], "sparse=%g", t->density);
   for (int i = 0; i < TECHNIQUES; i++) {
     const size_t length = strlen(text.text);
     if (taken >> i & 1)

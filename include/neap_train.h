@@ -439,13 +439,15 @@ enum {
   NEAP_ALLOW_BF16 = 2,
   NEAP_ALLOW_F16 = 4,
   NEAP_ALLOW_SPARSE = 8, /* with the density and layers of the session options, which have no other use */
-  NEAP_COMBINATIONS = 12
+  NEAP_ALLOW_STATES8 = 16, /* optimizer states of 8 bits, where that takes fewer bytes */
+  NEAP_COMBINATIONS = 24
 };
 typedef struct neap_combination {
   char name[48];       /* "none", "micro=10+f16+sparse=0.3" */
   int64_t micro_batch; /* images; 0: the batch */
   neap_dtype precision;
   double sparse_density;
+  bool states_8bit;
   bool fits;
   uint64_t peak_bytes; /* of its plan; or the least that it needs if it does not fit */
   double cost;         /* of the full step, by the costs of planning */
@@ -453,7 +455,7 @@ typedef struct neap_combination {
 } neap_combination;
 
 /* Plans a model's step in each allowed combination, from the least change to the most: none, micro, bf16,
- * f16, sparse, then pairs, then all three. list[NEAP_COMBINATIONS]. A budget given as a fraction is a share
+ * states8, f16, sparse, then pairs, triples, and all four. list[NEAP_COMBINATIONS]. A budget given as a fraction is a share
  * of what the full, dense step in f32 needs. */
 neap_status neap_combinations(const char *model, const neap_model_options *shape,
                               const neap_session_options *options, unsigned allowed, neap_combination *list,

@@ -19,6 +19,7 @@ struct search {
   const char *model;
   const neap_model_options *shape;
   neap_session_options session; /* with the budget in bytes */
+  bool states_8bit;             /* in every combination */
 };
 
 /* Appends a technique to the name. */
@@ -35,11 +36,42 @@ void combination_name(neap_combination *c) {
     name_with(c, text);
   }
   if (c->precision != NEAP_F32) name_with(c, dtype_rows[c->precision].name);
+  if (c->states_8bit) name_with(c, "states8");
   if (c->sparse_density > 0) {
     snprintf(text, sizeof text, "sparse=%g", c->sparse_density);
     name_with(c, text);
   }
   if (c->name[0] == '\0') name_with(c, "none");
+}
+
+/* Gives the bytes that exist at any time of a step of this many images. */
+static neap_status resident_bytes(const struct search *s, int64_t images, bool states_8bit, uint64_t *bytes) {
+  neap_graph *graph = NULL;
+  neap_step *step = NULL;
+  neap_step_info info;
+  neap_model_options shape = *s->shape;
+  neap_session_options session = s->session;
+  session.micro_batches = (int32_t)(shape.batch / images);
+  session.states_8bit = states_8bit;
+  shape.batch = images;
+  TRY(neap_model_build(s->model, &shape, &graph));
+  const neap_status status = neap_step_from_graph(graph, &session, &step);
+  neap_graph_free(graph);
+  if (status != NEAP_OK) return status;
+  neap_step_describe(step, &info);
+  *bytes = info.resident_bytes;
+  neap_step_free(step);
+  return NEAP_OK;
+}
+
+/* Returns in `*saves` whether states of 8 bits take fewer bytes: beside sums of micro-batches, momentum takes
+ * more. */
+static neap_status states_save(const struct search *s, int64_t images, bool *saves) {
+  uint64_t with, without;
+  TRY(resident_bytes(s, images, true, &with));
+  TRY(resident_bytes(s, images, false, &without));
+  *saves = with < without;
+  return NEAP_OK;
 }
 
 /* Plans a step of this many images in the search's session. */
@@ -72,31 +104,40 @@ static neap_status plan_step(const struct search *s, int64_t images, neap_combin
   return status;
 }
 
-/* Techniques that are taken: micro-batches, a row of `precisions`, sparse parameters. */
+/* Techniques that are taken: micro-batches, a row of `precisions`, states of 8 bits, sparse parameters. */
 struct techniques {
   bool micro;
   int precision;
-  bool sparse;
+  bool states8, sparse;
 };
 
 enum { F32, BF16, F16 }; /* rows of `precisions` */
 
 /* From the least change to the most. */
 static const struct techniques combinations[NEAP_COMBINATIONS] = {
-    {false, F32, false}, {true, F32, false},  {false, BF16, false}, {false, F16, false},
-    {false, F32, true},  {true, BF16, false}, {true, F16, false},   {true, F32, true},
-    {false, BF16, true}, {false, F16, true},  {true, BF16, true},   {true, F16, true}};
+    {false, F32, false, false}, {true, F32, false, false},  {false, BF16, false, false},
+    {false, F32, true, false},  {false, F16, false, false}, {false, F32, false, true},
+    {true, BF16, false, false}, {true, F32, true, false},   {false, BF16, true, false},
+    {true, F16, false, false},  {false, F16, true, false},  {true, F32, false, true},
+    {false, BF16, false, true}, {false, F32, true, true},   {false, F16, false, true},
+    {true, BF16, true, false},  {true, F16, true, false},   {true, BF16, false, true},
+    {true, F32, true, true},    {false, BF16, true, true},  {true, F16, false, true},
+    {false, F16, true, true},   {true, BF16, true, true},   {true, F16, true, true}};
 
 static unsigned needs(struct techniques t) {
   return (t.micro ? NEAP_ALLOW_MICRO : 0) | precisions[t.precision].allowed |
-         (t.sparse ? NEAP_ALLOW_SPARSE : 0);
+         (t.states8 ? NEAP_ALLOW_STATES8 : 0) | (t.sparse ? NEAP_ALLOW_SPARSE : 0);
 }
 
-static neap_status make(struct search *s, struct techniques t, double density, neap_combination *c) {
+/* Plans a combination; `*again`: it needs no less than one without one of its techniques. */
+static neap_status make(struct search *s, struct techniques t, double density, neap_combination *c,
+                        bool *again) {
   *c = (neap_combination){.precision = precisions[t.precision].dtype,
+                          .states_8bit = t.states8 || s->states_8bit,
                           .sparse_density = t.sparse ? density : 0};
   s->session.precision = c->precision;
   s->session.sparse_density = c->sparse_density;
+  s->session.states_8bit = c->states_8bit;
   int64_t images = s->shape->batch;
   if (t.micro && s->session.budget == NEAP_BUDGET_MIN)
     images = 1;
@@ -104,7 +145,13 @@ static neap_status make(struct search *s, struct techniques t, double density, n
     TRY(neap_largest_micro_batch(s->model, s->shape, &s->session, &images));
   c->micro_batch = images < s->shape->batch ? images : 0;
   combination_name(c);
-  return plan_step(s, images, c);
+  *again = t.micro && c->micro_batch == 0; /* as large as the batch, they do not divide it */
+  if (!*again && t.states8) {
+    bool saves;
+    TRY(states_save(s, images, &saves));
+    *again = !saves;
+  }
+  return *again ? NEAP_OK : plan_step(s, images, c);
 }
 
 neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
@@ -114,15 +161,14 @@ neap_status combinations_until(bool fits, const char *model, const neap_model_op
             (long long)shape->batch);
   RETURN_IF((allowed & NEAP_ALLOW_SPARSE) != 0 && options->sparse_density == 0, NEAP_INVALID_ARGUMENT,
             "combinations: sparse parameters are allowed, but the density is missing");
-  struct search s = {model, shape, *options};
+  struct search s = {model, shape, *options, options->states_8bit};
   s.session.sparse_density = 0;
   TRY(fit_budget_to_bytes(model, shape, &s.session));
   *count = 0;
   for (int i = 0; i < NEAP_COMBINATIONS; i++) {
-    if ((needs(combinations[i]) & ~allowed) != 0) continue;
-    TRY(make(&s, combinations[i], options->sparse_density, &list[*count]));
-    /* Micro-batches as large as the batch do not divide it. */
-    const bool again = combinations[i].micro && list[*count].micro_batch == 0;
+    if ((needs(combinations[i]) & ~allowed) != 0 || (combinations[i].states8 && s.states_8bit)) continue;
+    bool again;
+    TRY(make(&s, combinations[i], options->sparse_density, &list[*count], &again));
     if (again) continue;
     ++*count;
     if (fits && list[*count - 1].fits) break;

@@ -233,7 +233,7 @@ const neap_setting setting_rows[] = {
      .flags = STEP, .verbs = TRAIN | STEPS},
     {"variant", "auto|base|mask", "auto, by plan", "keep the output of ReLU for its gradient (base), or one bit an element where bits suffice (mask); a plan file has its own", FIELD(WORD, session.variant),
      .flags = STEP, .verbs = TRAIN | STEPS | BENCH},
-    {"allow", "micro,bf16,f16,sparse=0.3", NULL, "choose among these techniques a combination that fits", FIELD(TECHNIQUES, allow),
+    {"allow", "micro,bf16,states8,f16,sparse=0.3", NULL, "choose among these techniques a combination that fits", FIELD(TECHNIQUES, allow),
      .verbs = TRAIN | PLAN | CURVE},
     {"prefer", "fidelity|time", "fidelity", "with --allow: take the first combination that fits (fidelity), or the one that costs least (time)", FIELD(CHOICE, allow_by_time),
      .verbs = TRAIN | PLAN, .with = "allow"},

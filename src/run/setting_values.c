@@ -120,7 +120,10 @@ static neap_status read_budget(const neap_setting *s, const char *text, uint64_t
 static const struct {
   const char *name;
   unsigned bit;
-} techniques[] = {{"micro", NEAP_ALLOW_MICRO}, {"bf16", NEAP_ALLOW_BF16}, {"f16", NEAP_ALLOW_F16}};
+} techniques[] = {{"micro", NEAP_ALLOW_MICRO},
+                  {"bf16", NEAP_ALLOW_BF16},
+                  {"states8", NEAP_ALLOW_STATES8},
+                  {"f16", NEAP_ALLOW_F16}};
 static const char sparse_is[] = "sparse=";
 
 static neap_status read_techniques(const neap_setting *s, const char *text, neap_train_options *options) {
@@ -139,7 +142,7 @@ static neap_status read_techniques(const neap_setting *s, const char *text, neap
       if (end == at + length && in_range(sparse, density)) bit = NEAP_ALLOW_SPARSE;
     }
     RETURN_IF(bit == 0, NEAP_INVALID_ARGUMENT,
-              "%s %s: '%.*s' is none of micro, bf16, f16, sparse=DENSITY (below 1)", s->name, text,
+              "%s %s: '%.*s' is none of micro, bf16, states8, f16, sparse=DENSITY (below 1)", s->name, text,
               (int)length, at);
     allowed |= bit;
     at += length;

@@ -269,6 +269,7 @@ static neap_status warm_up(struct training *t) {
 static void fill_techniques(struct training *t, neap_train_result *result) {
   neap_combination taken = {.micro_batch = t->micro < t->batch ? t->micro : 0,
                             .precision = t->own.session.precision,
+                            .states_8bit = t->own.session.states_8bit,
                             .sparse_density = t->own.session.sparse_density};
   combination_name(&taken);
   memcpy(result->combination, taken.name, sizeof result->combination);

@@ -82,6 +82,7 @@ static neap_status choose_combination(struct training *t) {
   if (best < 0) snprintf(t->refused, sizeof t->refused, "%s", taken->name);
   t->own.session.precision = taken->precision;
   t->own.session.sparse_density = taken->sparse_density;
+  t->own.session.states_8bit = taken->states_8bit;
   t->own.micro_batch = taken->micro_batch;
   return NEAP_OK;
 }

@@ -161,11 +161,13 @@ static neap_status check_rule(const struct neap_session_options *o) {
 /* Fails if training without gradients does not work with another option. */
 static neap_status check_mezo(const struct neap_session_options *o) {
   if (!o->mezo) return NEAP_OK;
+  RETURN_IF(o->optimizer != NEAP_SGD, NEAP_UNSUPPORTED,
+            "mezo: its update is that of sgd (got optimizer %s); leave one of the two out",
+            optimizer_rows[o->optimizer].name);
   const struct {
     bool given;
     const char *name, *why;
-  } others[] = {{o->optimizer != NEAP_SGD, "an optimizer other than sgd", "its update is that of SGD"},
-                {optimizer_of(o).momentum > 0, "momentum", "its update has no state"},
+  } others[] = {{optimizer_of(o).momentum > 0, "momentum", "its update has no state"},
                 {o->nesterov, "Nesterov's momentum", "its update has no state"},
                 {o->states_8bit, "states of 8 bits", "its update has no state"},
                 {o->clip_value != 0, "clip value", "it has no gradient to clip"},
@@ -173,6 +175,7 @@ static neap_status check_mezo(const struct neap_session_options *o) {
                 {o->gradient_norm, "gradient norm", "it has no gradient"},
                 {o->loss_scale != 0 || o->dynamic_loss_scale, "loss scale", "it has no gradient to scale"},
                 {o->sparse_density != 0, "sparse training", "rewiring needs gradients"},
+                {o->lora_dropout > 0, "lora dropout", "an evaluation has none"},
                 {is_pipeline(o), "a pipeline", "that divides the way back, too"},
                 {o->shard == NEAP_SHARD_ALL, "shard all", "each process perturbs whole weights"}};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -67,7 +67,9 @@ refused() { # WORDS OPTIONS...
   expect 1 "${gpt[@]}" "${mezo[@]}" --steps 1 "$@"
   says "mezo: it does not take $words"
 }
-refused "an optimizer other than sgd" --optimizer adamw
+expect 1 "${gpt[@]}" "${mezo[@]}" --steps 1 --optimizer adamw
+says "mezo: its update is that of sgd (got optimizer adamw)"
+refused "lora dropout" --lora 4 --lora-dropout 0.1
 refused momentum --momentum 0.9
 refused "clip value" --clip-value 1
 refused "clip norm" --clip-norm 1

@@ -34,6 +34,8 @@ neap_status session_write_rows(struct neap_session *session, int32_t index, int6
 bool variable_is_saved(const struct neap_session *session, int32_t index);
 /* Returns true if a parameter of this name exists and is trained. */
 bool session_changes(const struct neap_session *session, const char *name);
+/* Returns true if a parameter of this name exists and belongs to an adapter. */
+bool session_has_adapter(const struct neap_session *session, const char *name);
 /* Returns true if a variable is a parameter of an adapter. */
 bool variable_is_adapter(const struct neap_session *session, int32_t index);
 /* Returns the number of elements of the parameters that no step changes. */

@@ -583,16 +583,20 @@ static neap_status compare_kernels(struct training *t) {
   return status;
 }
 
+static bool adapts(const struct training *t) {
+  return t->options->session.lora > 0 || graph_has_adapters(t->graph);
+}
+
 /* Returns true if the loaded files have all frozen weights: then checkpoints leave them out. */
 static bool has_all_frozen(const struct training *t) {
   for (int32_t i = 0; i < t->initialisation.missing_count; i++)
-    if (strstr(t->initialisation.missing[i], ".lora_") == NULL) return false;
+    if (!session_has_adapter(t->session, t->initialisation.missing[i])) return false;
   return t->initialisation.reshaped_count == 0;
 }
 
 /* Keeps the base; its digest is only for checkpoints. */
 static neap_status keep_base(struct training *t, const char *path) {
-  if (t->options->session.lora == 0 || t->base.given) return NEAP_OK;
+  if (!adapts(t) || t->base.given) return NEAP_OK;
   if (path == NULL ? !neap_model_is_file(t->options->model) : !has_all_frozen(t)) return NEAP_OK;
   session_save_trained(t->session);
   t->base.given = true;
@@ -608,8 +612,10 @@ static neap_status initialise(struct training *t) {
   RETURN_IF_NULL(of_run);
   if (access(of_run, F_OK) == 0) {
     TRY(base_weights_read(path, &t->region, &t->base));
-    RETURN_IF(t->base.given && t->options->session.lora == 0, NEAP_INVALID_ARGUMENT,
-              "--init %s: holds adapters, for a run with the same --lora; this run has none", path);
+    RETURN_IF(t->base.given && !adapts(t), NEAP_INVALID_ARGUMENT,
+              "init %s: holds adapters or a side net, for a run with the same 'lora' or 'side'; this run has "
+              "neither",
+              path);
     TRY(base_weights_load(&t->base, path, t->options->model, &t->shape, t->session));
     TRY(checkpoint_find_weights(path, false, &t->region, &path));
   }

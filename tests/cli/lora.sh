@@ -50,7 +50,7 @@ expect 0 "$neap" evaluate again --json
 same "$(field test_loss)" "$loss" "the loss of a run that begins with adapters"
 same "$("$json_field" base.path <again/state.json)" "$("$json_field" base.path <whole/state.json)" "its base"
 expect 2 "${run[@]}" --init whole --steps 1
-says "holds adapters, for a run with the same --lora"
+says "holds adapters or a side net, for a run with the same 'lora' or 'side'"
 
 # As peft has them; and back.
 expect 0 "$neap" export whole -o peft --json

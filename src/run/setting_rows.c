@@ -183,6 +183,8 @@ const neap_setting setting_rows[] = {
      .flags = PATH | ONE_RUN, .verbs = LEARN | REPLAY, .with = "lora", .unless = "resume"},
     {"side", "N", "0: none", "train a side net: a stack like the model's beside it, with every width divided by N; the model's own weights do not change (Ladder Side-Tuning)", FIELD(INTEGER, shape.side), 0, SIZE_LIMIT,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .unless = "lora", .key = "side"},
+    {"side-init", "base|DIR", "at random", "begin the side net with every N-th row and column of the model's weights (base), or with that of a folder of `neap export`", FIELD(TEXT, side_initial),
+     .flags = PATH | ONE_RUN, .verbs = LEARN | REPLAY, .with = "side", .unless = "resume"},
     {"out", "DIR", NULL, "write checkpoints here", FIELD(TEXT, out),
      .flags = PATH | ONE_RUN, .verbs = TRAIN},
     {"force", NULL, NULL, "replace the run that is in --out, and the --metrics that are there", FIELD(SWITCH, replace),

@@ -224,6 +224,15 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
   return NEAP_OK;
 }
 
+bool variable_is_on_disk(const struct neap_session *s, int32_t index) { return tensor_of(s, index)->on_disk; }
+
+neap_status session_read_disk_rows(const struct neap_session *s, int32_t index, int64_t first, int64_t rows,
+                                   float *data) {
+  RETURN_IF(s->transfer == NULL, NEAP_INVALID_ARGUMENT,
+            "'%s' is on disk, and the model's file was not loaded yet", s->variables[index].name);
+  return transfer_read_numbers(s->transfer, s->variables[index].name, first, rows, data);
+}
+
 bool session_reads_disk(const struct neap_session *s) {
   for (int32_t i = 0; i < s->variable_count; i++)
     if (tensor_of(s, i)->on_disk) return true;

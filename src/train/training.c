@@ -22,6 +22,7 @@
 #include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
+#include "train/side_values.h"
 #include "train/training_ranks.h"
 
 neap_status training_check(const neap_train_options *options) {
@@ -630,6 +631,15 @@ neap_status training_load_base(struct training *t) {
   return base_weights_load(&t->base, folder, t->options->model, &t->shape, t->session);
 }
 
+/* Gives adapters or a side net the first values that were asked for. */
+static neap_status begin_adapters(struct training *t) {
+  const char *side = t->options->side_initial,
+             *folder = t->options->lora_initial != NULL ? t->options->lora_initial : side;
+  if (folder == NULL) return NEAP_OK;
+  if (folder == side && strcmp(side, "base") == 0) return side_values_take(t->session, t->shape.side);
+  return adapter_folder_read(folder, &t->options->session, t->shape.side, t->session);
+}
+
 static neap_status training_load_checkpoint(struct training *t) {
   TRY(training_load_base(t));
   return checkpoint_load_weights(t->options->resume, &t->state, t->session);
@@ -646,9 +656,7 @@ neap_status training_load(struct training *t) {
   TRY(neap_model_load(t->options->model, &t->shape, t->session));
   TRY(model_new_layers(t->options->model, &t->shape, &t->region, &t->new_layers));
   TRY(t->options->initial != NULL ? initialise(t) : keep_base(t, NULL));
-  return t->options->lora_initial != NULL
-             ? adapter_folder_read(t->options->lora_initial, &t->options->session, t->session)
-             : NEAP_OK;
+  return begin_adapters(t);
 }
 
 void training_release(struct training *t) {

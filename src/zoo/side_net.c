@@ -28,7 +28,7 @@ neap_tensor side_net_begin(neap_builder *b, int64_t width, neap_tensor x) {
 
 neap_tensor side_net_mix(neap_builder *b, int64_t block, neap_tensor y, neap_tensor x) {
   char name[SEQUENCE_NAME];
-  snprintf(name, sizeof name, SIDE_NET "gate.%lld", (long long)block);
+  snprintf(name, sizeof name, SIDE_GATE "%lld", (long long)block);
   const neap_tensor a = neap_parameter(b, name, 1, (int64_t[]){1}, (neap_parameter_options){0}),
                     mu = neap_sigmoid(b, neap_scale(b, a, 1 / temperature, 0)),
                     down = go_down(b, block + 1, width_of(b, y), x);

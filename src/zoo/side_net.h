@@ -6,7 +6,8 @@
 #include "zoo/sequence.h"
 
 /* What the names of its parameters begin with. */
-#define SIDE_NET "side."
+#define SIDE_NET  "side."
+#define SIDE_GATE SIDE_NET "gate." /* and that of the gates, one behind each block */
 
 /* Gives the narrow stack's first rows [N, T, width], Down_0 x, of the embedding x. */
 neap_tensor side_net_begin(neap_builder *b, int64_t width, neap_tensor x);

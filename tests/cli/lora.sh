@@ -104,7 +104,7 @@ expect 1 "$neap" evaluate whole
 says "the weights that whole began with have changed"
 rm "$base"
 expect 1 "$neap" train --resume part --steps 7
-says "part: only holds adapters, and the weights that they began with cannot be read; put them back"
+says "part: only holds adapters or a side net, and the weights that they began with cannot be read; put them back"
 cp kept "$base"
 expect 0 "$neap" evaluate whole
 

@@ -13,7 +13,7 @@ struct settings {
 const neap_setting export_options[] = {
     OWN_OPTION(struct settings, "o", "FILE.onnx|FILE.gguf|DIR", NULL,
                "the file to write; for a run with --lora also a folder, which gets its adapters in the "
-               "format of peft",
+               "format of peft; for one with --side a folder, which gets its side net",
                TEXT, out, .flags = NEAP_SETTING_PATH),
     OWN_OPTION(struct settings, "merge", NULL, NULL,
                "write the whole language model with its trained weights, as a Hugging Face folder; always so "
@@ -63,8 +63,12 @@ static int report_adapters(const struct settings *s, const neap_export_options *
     return print_json(with_check(json_pack("{s:s, s:s, s:I}", "model", options->model, place_key(s), s->out,
                                            "adapters", (json_int_t)result->adapters),
                                  result));
-  printf("exported      adapters of %lld layers of %s into %s, in the format of %s\n",
-         (long long)result->adapters, options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");
+  if (options->shape.side > 0)
+    printf("exported      a side net beside %lld layers of %s into %s\n", (long long)result->adapters,
+           options->model, s->out);
+  else
+    printf("exported      adapters of %lld layers of %s into %s, in the format of %s\n",
+           (long long)result->adapters, options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");
   tell_check(s, result);
   return EXIT_DONE;
 }

@@ -10,8 +10,8 @@
 static const struct verb verbs[] = {
     {"train", "--model M --data D [--budget B] [--batch N] [--steps N | --epochs N] ...",
      "Train a model on data inside a memory budget.", NEAP_VERB_TRAIN, train_options, .run = run_train},
-    {"finetune", "MODEL --data D --out DIR [--lora R | --full] [--process-budget B] ...",
-     "Fine-tune a language model from a file: train adapters, or all weights.", NEAP_VERB_TRAIN,
+    {"finetune", "MODEL --data D --out DIR [--lora R | --side N | --full] [--process-budget B] ...",
+     "Fine-tune a language model from a file: train adapters, a side net, or all weights.", NEAP_VERB_TRAIN,
      finetune_options, .operands = 1, .run = run_finetune,
      .usual = {{"lora", "8"},
                {"store", "*=file"},

@@ -297,7 +297,7 @@ static const struct {
   const char *setting, *value, *unless[2];
   bool adapters; /* only where there are some */
 } finetune_usual[] = {
-    {"lora", "8", {"freeze"}, true},         {"store", "*=file", {"freeze"}, true},
+    {"lora", "8", {"freeze", "side"}, true}, {"store", "*=file", {"freeze"}, true},
     {"optimizer", "adamw", {"mezo"}, false}, {"lr", "0.0002", {"mezo"}, false},
     {"schedule", "constant", {NULL}, false}, {"warmup", "0.03", {"warmup-steps", "steps"}, false}};
 

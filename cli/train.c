@@ -213,9 +213,11 @@ int run_finetune(const struct verb *verb, int count, char **arguments) {
   }
   if (settings.full && given_text(&a, "lora") != NULL)
     return report_usage(verb, "--full trains all weights, --lora only adapters: give one of them");
+  if (settings.full && given_text(&a, "side") != NULL)
+    return report_usage(verb, "--full trains all weights, --side only a side net: give one of them");
   const int result = settle_finetuning(verb, &a, settings.full);
   if (result == EXIT_DONE && a.options.resume == NULL && a.options.session.lora == 0 &&
-      given_text(&a, "freeze") != NULL)
+      a.options.shape.side == 0 && given_text(&a, "freeze") != NULL)
     fprintf(stderr,
             "neap: --freeze %s: no adapters are added, and all other weights are trained; --lora 8 adds "
             "adapters\n",

@@ -92,6 +92,9 @@ static void print_weights(FILE *f, const neap_train_options *s, const neap_train
             fabs((double)session->lora_alpha), session->lora_rs ? " over the root of the rank" : "",
             (double)session->lora_dropout, session->lora_dora ? ", with lengths of weights (DoRA)" : "",
             session->lora_layers != NULL ? session->lora_layers : "queries and values");
+  if (s->shape.side > 0)
+    fprintf(f, "side net      every width divided by %lld; no gradient enters the model's own layers\n",
+            (long long)s->shape.side);
   if (progress->frozen > 0)
     fprintf(f, "frozen        %s: %lld parameters\n", session->freeze != NULL ? session->freeze : "*",
             (long long)progress->frozen);
@@ -374,8 +377,10 @@ static void print_memory_used(FILE *f, const neap_train_result *result) {
 void print_summary(const struct train_report *r, const neap_train_result *result) {
   FILE *f = r->file;
   fprintf(f, "\ntrained       %s%lld parameters, %lld step%s",
-          r->arguments->options.session.lora > 0 ? "adapters for " : "", (long long)result->parameters,
-          (long long)result->steps, result->steps == 1 ? "" : "s");
+          r->arguments->options.session.lora > 0 ? "adapters for "
+          : r->arguments->options.shape.side > 0 ? "a side net for "
+                                                 : "",
+          (long long)result->parameters, (long long)result->steps, result->steps == 1 ? "" : "s");
   if (result->steps_here < result->steps) fprintf(f, ", %lld of them now", (long long)result->steps_here);
   fprintf(f, " in %s", duration_text(result->seconds).text);
   if (result->step_seconds_median > 0)

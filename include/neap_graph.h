@@ -139,12 +139,16 @@ typedef struct neap_model_options {
   bool packed;     /* of transformers of one stack that predict the next token: a row holds several sequences,
                       which do not see each other; an input "place" [N, T] of i32 counts 0, 1, ... from the first
                       token of each */
-  float beta; /* above 0, of the same transformers: learns from preferences (Rafailov et al. 2023). A record
-                 is a pair of sequences, the preferred one first: "tokens" and "label" [N, 2, T]. "count" [N,
-                 2] of f32 has the labels of each that count, "reference" [N, 2] of f32 the log-probabilities
-                 of its labels by the model that training begins with. The loss is the mean of -log
-                 sigmoid(beta (d - d')), d and d' how much more probable the first one is now, and was; the
-                 outputs are "log_probability" [N, 2] and "margin" [N], d - d' */
+  float beta;   /* above 0, of the same transformers: learns from preferences (Rafailov et al. 2023). A record
+                   is a pair of sequences, the preferred one first: "tokens" and "label" [N, 2, T]. "count" [N,
+                   2] of f32 has the labels of each that count, "reference" [N, 2] of f32 the log-probabilities
+                   of its labels by the model that training begins with. The loss is the mean of -log
+                   sigmoid(beta (d - d')), d and d' how much more probable the first one is now, and was; the
+                   outputs are "log_probability" [N, 2] and "margin" [N], d - d' */
+  int64_t side; /* above 0, of transformers of one stack: a side net beside the stack (Sung et al. 2022),
+                   which is frozen: the same layers with every width divided by this, behind gates that mix
+                   its rows with those of each block. Its parameters are named "side.NAME". No gradient enters
+                   the stack */
   const char *attention; /* of transformers of one stack: what a token attends to, by layer and head, as
                             neap_attention_options.pattern; not with a window. Borrowed. NULL: all */
 } neap_model_options;

@@ -190,6 +190,9 @@ typedef struct neap_train_options {
   /* With session.lora: a folder of peft whose adapters the run begins with. Their rank, alpha and layers must
    * be those of the run. */
   const char *lora_initial;
+  /* With shape.side: "base" begins the side net with parts of the model's weights: of each matrix every
+   * shape.side-th row and column. Else a folder of neap_export, whose side net the run begins with. */
+  const char *side_initial;
   const char *tensorboard; /* a folder, for an event file of TensorBoard */
   const char *metrics;     /* a JSON line a step, in a new file or after the lines of the resumed run */
   const char *save_plan;   /* the plan in use is written here */
@@ -388,8 +391,9 @@ typedef struct neap_export_options {
   bool best;              /* use the weights that keep_best kept in the checkpoint */
   /* The file to write; weights of more than 1.9 GB go to OUT.data in the same folder. If a checkpoint has
    * adapters (session.lora) and this does not end in .onnx: a folder, which is created, for
-   * adapter_config.json and adapter_model.safetensors as peft has them. FILE.gguf: the complete language
-   * model, as with `merge`. */
+   * adapter_config.json and adapter_model.safetensors as peft has them. If it has a side net (shape.side): a
+   * folder for side_config.json, which names the model that it is for, and side_model.safetensors.
+   * FILE.gguf: the complete language model, as with `merge`. */
   const char *out;
   neap_model_options shape;
   /* For a language model of a folder or GGUF file: writes all of it, with what was trained and adapters added
@@ -407,7 +411,8 @@ typedef struct neap_export_options {
 typedef struct neap_export_result {
   int64_t nodes, opset; /* 0 for adapters */
   int64_t tensors;      /* of a merged model; else 0 */
-  int64_t adapters;     /* layers that have one; 0: the file has the complete network */
+  int64_t adapters;     /* layers that have one, or that a side net is next to; 0: the file has the
+                           complete network */
   int64_t batch;        /* of the file; 0: any */
   bool normalised; /* the input is unnormalised: bytes of images from 0 to 255 or numbers of a table; the file
                       subtracts the data's mean and divides by the deviation */

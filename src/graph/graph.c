@@ -122,6 +122,12 @@ bool graph_is_output(const struct neap_graph *graph, int32_t tensor) {
   return false;
 }
 
+bool graph_has_adapters(const struct neap_graph *graph) {
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    if (graph->tensors.data[t].adapter) return true;
+  return false;
+}
+
 neap_status graph_readers(const struct neap_graph *graph, struct region *region, const int32_t **start_out,
                           const int32_t **readers_out) {
   const size_t tensors = graph->tensors.count;

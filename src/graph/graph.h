@@ -17,9 +17,10 @@ struct tensor {
   float scale;          /* of NEAP_INITIAL_NORMAL the deviation, of NEAP_INITIAL_UNIFORM the largest size */
   bool frozen;          /* a parameter that training leaves as it is */
   bool kept;            /* a parameter that stays trained beside adapters: of a head that is learned */
-  bool adapter;     /* a parameter that rewrite_lora has added: patterns of the model's names pass over it */
-  float rate;       /* of a parameter: the factor of its learning rate; 0: 1 */
-  float origin;     /* of a parameter: the number here that is 0 in its file; weight decay draws it there */
+  bool adapter; /* a parameter that no file of the model has, of rewrite_lora or a side net: patterns of the
+                   model's names pass over it */
+  float rate;   /* of a parameter: the factor of its learning rate; 0: 1 */
+  float origin; /* of a parameter: the number here that is 0 in its file; weight decay draws it there */
   int32_t norms_of; /* of a parameter of adapters: 1 + the axis of its layer's weights whose norms it begins
                        with; 0: it begins as `initial` says */
   bool linear;      /* a parameter that rewrite_quantise found to be the weight of a linear layer */
@@ -111,6 +112,9 @@ neap_status graph_add_view(struct neap_graph *graph, int32_t id, int32_t rank, c
 /* Names a tensor as an output. The name is copied. */
 neap_status graph_add_output(struct neap_graph *graph, const char *name, int32_t tensor);
 bool graph_is_output(const struct neap_graph *graph, int32_t tensor);
+
+/* Returns true if the graph has parameters of adapters. */
+bool graph_has_adapters(const struct neap_graph *graph);
 
 /* The tensor whose bytes `id` means: itself unless it is a view. */
 static inline int32_t graph_storage(const struct neap_graph *graph, int32_t id) {

@@ -542,8 +542,8 @@ static neap_status check_kind(const struct language_model *m, const neap_model_o
 }
 
 static neap_status check_options(const struct language_model *m, const neap_model_options *o) {
-  RETURN_IF(o->batch < 0 || o->classes < 0 || o->length < 0 || o->decode < 0 || o->window < 0,
-            NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window and decode must not be negative",
+  RETURN_IF(o->batch < 0 || o->classes < 0 || o->length < 0 || o->decode < 0 || o->window < 0 || o->side < 0,
+            NEAP_INVALID_ARGUMENT, "%s: batch, classes, length, window, decode and side must not be negative",
             m->path);
   TRY(check_kind(m, o));
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT,
@@ -586,7 +586,7 @@ int32_t language_file_find(const struct language_model *m, const char *name) {
 static neap_status take_shapes(const struct language_model *m, neap_graph *graph) {
   for (size_t i = 0; i < graph->tensors.count; i++) {
     struct tensor *t = &graph->tensors.data[i];
-    if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0) continue;
+    if (t->role != NEAP_ROLE_PARAMETER || t->view_of >= 0 || t->adapter) continue;
     const int32_t index = language_file_find(m, t->name);
     RETURN_IF(index < 0, NEAP_UNSUPPORTED, "%s: the location of the weight '%s' is unknown", m->path,
               t->name);
@@ -597,6 +597,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
               "%s: the weight '%s' has shape %s in the file, but %s by its description", m->path, o->name,
               dims_text(o->rank, o->dims).text, shape_text(t).text);
     t->kept = o->made || o->part == PART_CLASSIFIER;
+    if (t->kept) t->frozen = false;
     t->origin = is_less(m, o);
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
     if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
@@ -617,7 +618,8 @@ static neap_status build_graph(const struct language_model *m, const neap_model_
                               .packed = o->packed,
                               .beta = o->beta,
                               .smoothing = o->smoothing,
-                              .dropout = o->dropout};
+                              .dropout = o->dropout,
+                              .side = o->side};
   TRY(check_options(m, o));
   neap_builder *b = neap_builder_create(m->family->model_type);
   neap_status status = neap_builder_finish(b, transformer_build(b, &m->transformer, &p), graph);

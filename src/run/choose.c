@@ -359,7 +359,8 @@ static neap_status may_fetch(const struct neap_graph *graph, const struct neap_s
                              bool *may) {
   struct neap_graph *forward;
   *may = false;
-  if (options->base_on_disk != NEAP_DISK_AUTO || options->lora == 0 || predicts_only(graph, options))
+  if (options->base_on_disk != NEAP_DISK_AUTO || (options->lora == 0 && !graph_has_adapters(graph)) ||
+      predicts_only(graph, options))
     return NEAP_OK;
   TRY(make_forward_graph(graph, options, &forward));
   *may = rewrite_can_fetch(forward);

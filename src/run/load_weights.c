@@ -335,7 +335,7 @@ static neap_status fit(struct fitting *f, const char *path, const char *map) {
   TRY(weight_files_open(path, map, &f->files));
   TRY(begin_report(f));
   for (int32_t i = 0; i < f->files.tensor_count; i++)
-    f->has_adapters = f->has_adapters || strstr(f->files.tensors[i].name, ".lora_A.") != NULL;
+    f->has_adapters = f->has_adapters || session_has_adapter(f->session, f->files.tensors[i].name);
   for (int32_t i = 0; i < f->session->variable_count; i++) TRY(fit_variable(f, i));
   TRY(report_unused(f));
   RETURN_IF(f->report->taken == 0, NEAP_BAD_FORMAT,

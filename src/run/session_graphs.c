@@ -269,6 +269,9 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
   const bool predicts = predicts_only(graph, options);
   struct neap_graph *plain = NULL, *next = NULL;
   neap_status status = NEAP_OK;
+  RETURN_IF(options->lora > 0 && graph_has_adapters(graph), NEAP_UNSUPPORTED,
+            "lora: '%s' has a side net, beside which no gradient enters its layers; leave one of the two out",
+            graph->name);
   if (options->lora > 0)
     status = replace_graph(make_adapted_graph(graph, options, &next), &plain, &next);
   else if (options->freeze != NULL && !predicts)
@@ -287,18 +290,18 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
 static struct store_options store_of(const struct neap_graph *graph, const neap_session_options *options) {
   return (struct store_options){.list = options->store,
                                 .base = options->base,
-                                .all = predicts_only(graph, options) && options->lora == 0};
+                                .all = predicts_only(graph, options) && !graph_has_adapters(graph)};
 }
 
 /* Leaves frozen weights on disk that are in no checkpoint and that the model's file has. */
-static neap_status fetch_base(const struct neap_graph *graph, const struct neap_session_options *options,
-                              struct neap_graph **out) {
-  RETURN_IF(options->lora == 0 || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED, "base-on-disk always: '%s' %s",
-            graph->name,
-            options->lora == 0
-                ? "is trained without adapters; only with them (--lora R) do its weights stay as they are"
-                : "has no large frozen matrix in a file that can be read so: a GGUF file, or a folder of "
-                  "Hugging Face whose weights are not packed");
+static neap_status fetch_base(const struct neap_graph *graph, struct neap_graph **out) {
+  const bool adapted = graph_has_adapters(graph);
+  RETURN_IF(
+      !adapted || !rewrite_can_fetch(graph), NEAP_UNSUPPORTED, "base-on-disk always: '%s' %s", graph->name,
+      !adapted
+          ? "is trained without adapters; only with them (lora) or a side net do its weights stay as they are"
+          : "has no large frozen matrix in a file that can be read so: a GGUF file, or a folder of "
+            "Hugging Face whose weights are not packed");
   return rewrite_fetch(graph, out);
 }
 
@@ -320,14 +323,14 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
     made = next;
   }
   if (options->store != NULL || options->base != NULL) {
-    const struct store_options store = store_of(graph, options);
+    const struct store_options store = store_of(made, options);
     const neap_status status = rewrite_quantise(made, &store, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;
   }
   if (options->base_on_disk == NEAP_DISK_ALWAYS) {
-    const neap_status status = fetch_base(made, options, &next);
+    const neap_status status = fetch_base(made, &next);
     neap_graph_free(made);
     if (status != NEAP_OK) return status;
     made = next;

@@ -162,6 +162,16 @@ neap_status transfer_read(struct transfer *t, const char *name, float *data) {
   return status;
 }
 
+neap_status transfer_read_numbers(struct transfer *t, const char *name, int64_t first, int64_t rows,
+                                  float *data) {
+  int32_t index;
+  TRY(find(t, name, &index));
+  pthread_mutex_lock(&t->reads);
+  const neap_status status = t->source.read_rows(t->source.context, index, first, rows, data);
+  pthread_mutex_unlock(&t->reads);
+  return status;
+}
+
 struct transfer_use transfer_use_of(struct transfer *t) {
   pthread_mutex_lock(&t->reads);
   const uint64_t bytes = t->source.bytes_read(t->source.context);

@@ -45,6 +45,9 @@ neap_status transfer_read_rows(void *transfer, const struct tensor *table, int64
 
 /* Reads a complete variable, as the source's `read`. */
 neap_status transfer_read(struct transfer *transfer, const char *name, float *data);
+/* Reads rows of a matrix, as the source's `read_rows`. */
+neap_status transfer_read_numbers(struct transfer *transfer, const char *name, int64_t first, int64_t rows,
+                                  float *data);
 
 /* Bytes read from disk, and seconds that kernels waited for them, since it was made. */
 struct transfer_use {

@@ -52,8 +52,10 @@ static neap_status list_sparse(struct neap_session *s, neap_variable_kind kind, 
 /* Lists the parameters that the options store but that do not fill blocks, except those of one dimension. */
 static neap_status list_unstored(struct neap_session *s) {
   neap_dtype dtype;
-  const struct store_options store = {
-      .list = s->options.store, .base = s->options.base, .all = s->options.predict && s->options.lora == 0};
+  const struct neap_graph *graph = s->main->graph;
+  const struct store_options store = {.list = s->options.store,
+                                      .base = s->options.base,
+                                      .all = s->options.predict && !graph_has_adapters(graph)};
   if (store.list == NULL && store.base == NULL) return NEAP_OK;
   s->unstored = region_alloc(&s->region, (size_t)s->variable_count, sizeof *s->unstored);
   RETURN_IF_NULL(s->unstored);
@@ -105,6 +107,12 @@ bool session_changes(const struct neap_session *s, const char *name) {
   for (int32_t i = 0; i < s->variable_count; i++)
     if (s->variables[i].kind == NEAP_VARIABLE_PARAMETER && strcmp(s->variables[i].name, name) == 0)
       return s->variables[i].changes;
+  return false;
+}
+
+bool session_has_adapter(const struct neap_session *s, const char *name) {
+  for (int32_t i = 0; i < s->variable_count; i++)
+    if (tensor_of(s, i)->adapter && strcmp(s->variables[i].name, name) == 0) return true;
   return false;
 }
 
@@ -214,6 +222,15 @@ neap_status session_scratch(neap_session *s, float **buffer, float **allocated) 
   *buffer = *allocated = malloc(most * sizeof(float));
   RETURN_IF_NULL(*buffer);
   return NEAP_OK;
+}
+
+bool variable_is_on_disk(const struct neap_session *s, int32_t index) { return tensor_of(s, index)->on_disk; }
+
+neap_status session_read_disk_rows(const struct neap_session *s, int32_t index, int64_t first, int64_t rows,
+                                   float *data) {
+  RETURN_IF(s->transfer == NULL, NEAP_INVALID_ARGUMENT,
+            "'%s' is on disk, and the model's file was not loaded yet", s->variables[index].name);
+  return transfer_read_numbers(s->transfer, s->variables[index].name, first, rows, data);
 }
 
 bool session_reads_disk(const struct neap_session *s) {

@@ -34,6 +34,8 @@ neap_status session_write_rows(struct neap_session *session, int32_t index, int6
 bool variable_is_saved(const struct neap_session *session, int32_t index);
 /* Returns true if a parameter of this name exists and is trained. */
 bool session_changes(const struct neap_session *session, const char *name);
+/* Returns true if a parameter of this name exists and belongs to an adapter. */
+bool session_has_adapter(const struct neap_session *session, const char *name);
 /* Returns true if a variable is a parameter of an adapter. */
 bool variable_is_adapter(const struct neap_session *session, int32_t index);
 /* Returns the number of elements of the parameters that no step changes. */
@@ -43,6 +45,10 @@ uint64_t session_stored_saved(const struct neap_session *session);
 /* Loads the variables that the source has; sparse parameters keep the largest values. Others are unchanged.
  * Parameters on disk are not read. */
 neap_status session_load_values(struct neap_session *session, const struct value_source *source);
+/* Returns true if a variable is on disk; and reads rows of it. */
+bool variable_is_on_disk(const struct neap_session *session, int32_t index);
+neap_status session_read_disk_rows(const struct neap_session *session, int32_t index, int64_t first,
+                                   int64_t rows, float *data);
 /* Returns true if some parameters are on disk: the session then needs a lasting source. */
 bool session_reads_disk(const struct neap_session *session);
 /* Fills the bytes on disk and those read so far. */

@@ -12,8 +12,16 @@
 #include "run/averages.h"
 #include "run/choose.h"
 #include "run/variables.h"
+#include "zoo/side_net.h"
 
-static const char config_file[] = "adapter_config.json", weights_file[] = "adapter_model.safetensors";
+/* What a folder is made of. */
+static const struct folder_form {
+  const char *config, *weights, *prefix; /* two files; and what names of tensors begin with */
+} adapter_form = {"adapter_config.json", "adapter_model.safetensors", ADAPTER_PREFIX},
+  side_form = {"side_config.json", "side_model.safetensors", ""};
+static const char side_format[] = "neap-side-net";
+enum { SIDE_VERSION = 1 };
+
 static const char part_a[] = ".lora_A.weight", part_b[] = ".lora_B.weight",
                   part_m[] = ".lora_magnitude_vector";
 
@@ -72,26 +80,57 @@ static neap_status get_config(const json_t *top, const char *path, struct adapte
   return need_plain(top, path);
 }
 
-neap_status adapter_config_read(const char *folder, struct adapter_config *config) {
-  struct region region = {0};
+static neap_status get_side(const json_t *top, const char *path, int64_t *divisor) {
+  const struct json_place place = {.file = path};
+  const char *format;
+  uint64_t version, side;
+  TRY(json_need_string(top, "format", &place, &format));
+  if (strcmp(format, side_format) != 0) return json_bad_field(&place, "format", "must be 'neap-side-net'");
+  TRY(json_need_size(top, "version", &place, &version));
+  RETURN_IF(version != SIDE_VERSION, NEAP_UNSUPPORTED, "%s: field 'version': is %llu; only %d is supported",
+            path, (unsigned long long)version, SIDE_VERSION);
+  TRY(json_need_size(top, "side", &place, &side));
+  if (side < 1 || side > INT32_MAX) return json_bad_field(&place, "side", "must be 1 or more");
+  *divisor = (int64_t)side;
+  return NEAP_OK;
+}
+
+/* Reads the object in a file of the folder; the caller frees it with json_decref. `path` is the region's. */
+static neap_status read_object(const char *folder, const char *file, const char *hint, struct region *region,
+                               const char **path, json_t **top) {
   struct stat found;
   json_error_t error;
-  json_t *top = NULL;
-  neap_status status;
-  const char *path = region_format(&region, "%s/%s", folder, config_file);
-  RETURN_IF_NULL(path);
+  *top = NULL;
+  *path = region_format(region, "%s/%s", folder, file);
+  RETURN_IF_NULL(*path);
+  RETURN_IF(stat(*path, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s; give a folder that %s", *path,
+            strerror(errno), hint);
+  *top = json_load_file(*path, JSON_REJECT_DUPLICATES, &error);
+  RETURN_IF(*top == NULL && error.line < 0, NEAP_IO_FAILED, "%s: cannot be read: %s", *path, error.text);
+  RETURN_IF(*top == NULL, NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", *path, error.line, error.text);
+  return json_is_object(*top) ? NEAP_OK : neap_fail(NEAP_BAD_FORMAT, "%s: is not an object", *path);
+}
+
+neap_status side_config_read(const char *folder, int64_t *divisor) {
+  struct region region = {0};
+  const char *path;
+  json_t *top;
+  *divisor = 0;
+  neap_status status = read_object(folder, side_form.config, "`neap export` wrote for a run with a side net",
+                                   &region, &path, &top);
+  if (status == NEAP_OK) status = get_side(top, path, divisor);
+  json_decref(top);
+  region_free(&region);
+  return status;
+}
+
+neap_status adapter_config_read(const char *folder, struct adapter_config *config) {
+  struct region region = {0};
+  const char *path;
+  json_t *top;
   *config = (struct adapter_config){0};
-  if (stat(path, &found) != 0)
-    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s; give a folder that peft saved", path,
-                       strerror(errno));
-  else if ((top = json_load_file(path, JSON_REJECT_DUPLICATES, &error)) == NULL && error.line < 0)
-    status = neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", path, error.text);
-  else if (top == NULL)
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", path, error.line, error.text);
-  else if (!json_is_object(top))
-    status = neap_fail(NEAP_BAD_FORMAT, "%s: is not an object", path);
-  else
-    status = get_config(top, path, config);
+  neap_status status = read_object(folder, adapter_form.config, "peft saved", &region, &path, &top);
+  if (status == NEAP_OK) status = get_config(top, path, config);
   json_decref(top);
   region_free(&region);
   return status;
@@ -99,18 +138,20 @@ neap_status adapter_config_read(const char *folder, struct adapter_config *confi
 
 /* Checks, before anything is loaded, that the file has each adapter of the session, in its shape, and no
  * other tensor. */
-static neap_status check_tensors(const neap_session *session, const struct safetensors *file) {
-  const size_t prefix = strlen(ADAPTER_PREFIX);
+static neap_status check_tensors(const neap_session *session, const struct safetensors *file,
+                                 const struct folder_form *form) {
+  const size_t prefix = strlen(form->prefix);
+  const char *which = form == &side_form ? "give the divisor and the model of that side net"
+                                         : "ask for the layers that it has (--lora-layers)";
   for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
     neap_variable v;
     char name[512];
     TRY(neap_session_variable(session, i, &v));
     if (v.kind != NEAP_VARIABLE_PARAMETER || !variable_is_adapter(session, i)) continue;
-    snprintf(name, sizeof name, "%s%s", ADAPTER_PREFIX, v.name);
+    snprintf(name, sizeof name, "%s%s", form->prefix, v.name);
     const int32_t index = safetensors_find(file, name);
-    RETURN_IF(index < 0, NEAP_INVALID_ARGUMENT,
-              "%s: has no '%s', an adapter of this run; ask for the layers that it has (--lora-layers)",
-              file->path, name);
+    RETURN_IF(index < 0, NEAP_INVALID_ARGUMENT, "%s: has no '%s', an adapter of this run; %s", file->path,
+              name, which);
     const struct safetensors_tensor *t = &file->tensors[index];
     RETURN_IF(
         t->rank != v.rank || memcmp(t->dims, v.dims, sizeof *v.dims * (size_t)v.rank) != 0,
@@ -121,25 +162,41 @@ static neap_status check_tensors(const neap_session *session, const struct safet
   }
   for (int32_t i = 0; i < file->tensor_count; i++) {
     const char *name = file->tensors[i].name;
-    const bool own = strncmp(name, ADAPTER_PREFIX, prefix) == 0 && session_changes(session, name + prefix);
-    RETURN_IF(
-        !own, NEAP_INVALID_ARGUMENT,
-        "%s: has '%s', which this run does not train; ask for all the layers that it has (--lora-layers)",
-        file->path, name);
+    const bool own = strncmp(name, form->prefix, prefix) == 0 && session_changes(session, name + prefix);
+    RETURN_IF(!own, NEAP_INVALID_ARGUMENT, "%s: has '%s', which this run does not train; %s", file->path,
+              name, which);
   }
   return NEAP_OK;
 }
 
-static neap_status check_file(const neap_session *session, const char *path) {
-  struct safetensors file;
-  neap_status status = safetensors_open(path, &file);
-  if (status == NEAP_OK) status = check_tensors(session, &file);
+/* Checks the file of the folder, and loads it. */
+static neap_status read_weights(const char *folder, const struct folder_form *form, neap_session *session) {
+  struct region region = {0};
+  struct safetensors file = {0};
+  const char *path = region_format(&region, "%s/%s", folder, form->weights),
+             *map = region_format(&region, "%s*=*", form->prefix);
+  neap_status status = path == NULL || map == NULL
+                           ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder)
+                           : safetensors_open(path, &file);
+  if (status == NEAP_OK) status = check_tensors(session, &file, form);
   safetensors_close(&file);
+  if (status == NEAP_OK) status = neap_session_initialise(session, path, map, NULL);
+  if (status == NEAP_OK) status = session_need_finite(session, path);
+  region_free(&region);
   return status;
 }
 
-neap_status adapter_folder_read(const char *folder, const neap_session_options *options,
-                                neap_session *session) {
+static neap_status check_side(const char *folder, int64_t side) {
+  int64_t divisor;
+  TRY(side_config_read(folder, &divisor));
+  RETURN_IF(divisor != side, NEAP_INVALID_ARGUMENT,
+            "%s: has a side net whose widths are divided by %lld, but this run divides them by %lld; give a "
+            "side of %lld",
+            folder, (long long)divisor, (long long)side, (long long)divisor);
+  return NEAP_OK;
+}
+
+static neap_status check_adapters(const char *folder, const neap_session_options *options) {
   struct adapter_config config;
   const double alpha =
       options->lora_alpha == 0 && !signbit(options->lora_alpha) ? 8 : fabs((double)options->lora_alpha);
@@ -156,20 +213,20 @@ neap_status adapter_folder_read(const char *folder, const neap_session_options *
   RETURN_IF(config.dora != options->lora_dora, NEAP_INVALID_ARGUMENT,
             "%s: has adapters %s lengths of weights (DoRA), unlike this run; %s DoRA", folder,
             config.dora ? "with" : "without", config.dora ? "give" : "leave out");
-  struct region region = {0};
-  const char *path = region_format(&region, "%s/%s", folder, weights_file);
-  neap_status status =
-      path != NULL ? check_file(session, path) : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-  if (status == NEAP_OK) status = neap_session_initialise(session, path, ADAPTER_PREFIX "*=*", NULL);
-  if (status == NEAP_OK) status = session_need_finite(session, path);
-  region_free(&region);
-  return status;
+  return NEAP_OK;
+}
+
+neap_status adapter_folder_read(const char *folder, const neap_session_options *options, int64_t side,
+                                neap_session *session) {
+  TRY(side > 0 ? check_side(folder, side) : check_adapters(folder, options));
+  return read_weights(folder, side > 0 ? &side_form : &adapter_form, session);
 }
 
 /* ---- Writing ---- */
 
 struct writing {
   const struct adapter_export *from;
+  const struct folder_form *form;
   const struct neap_graph *graph; /* with adapters */
   struct region region;
   struct safetensors_tensor *tensors; /* to be written; */
@@ -217,10 +274,10 @@ static int64_t experts_of(const struct writing *w, const struct tensor *t) {
 static const char *name_of(struct writing *w, const char *name, int64_t expert) {
   static const char experts[] = "experts.";
   const char *at = expert >= 0 ? strstr(name, experts) : NULL;
-  if (at == NULL) return region_format(&w->region, ADAPTER_PREFIX "%s", name);
+  if (at == NULL) return region_format(&w->region, "%s%s", w->form->prefix, name);
   at += sizeof experts - 1;
-  return region_format(&w->region, ADAPTER_PREFIX "%.*s%lld.%s", (int)(at - name), name, (long long)expert,
-                       at);
+  return region_format(&w->region, "%s%.*s%lld.%s", w->form->prefix, (int)(at - name), name,
+                       (long long)expert, at);
 }
 
 static neap_status list_tensor(struct writing *w, const struct tensor *t) {
@@ -363,10 +420,19 @@ static json_t *config_json(const struct writing *w, int64_t *layers) {
   return NULL;
 }
 
+/* `*layers`: the gates, one behind each layer. */
+static json_t *side_json(const struct writing *w, int64_t *layers) {
+  for (size_t t = 0; t < w->graph->tensors.count; t++)
+    *layers += strncmp(w->graph->tensors.data[t].name, SIDE_GATE, strlen(SIDE_GATE)) == 0;
+  return json_pack("{s:s, s:i, s:I, s:s?, s:s?}", "format", side_format, "version", SIDE_VERSION, "side",
+                   (json_int_t)w->from->side, "base_model_name_or_path", w->from->base, "task_type",
+                   w->from->task);
+}
+
 static neap_status write_config(struct writing *w, const char *folder, int64_t *layers) {
-  const char *path = region_format(&w->region, "%s/%s", folder, config_file);
+  const char *path = region_format(&w->region, "%s/%s", folder, w->form->config);
   RETURN_IF_NULL(path);
-  json_t *config = config_json(w, layers);
+  json_t *config = w->from->side > 0 ? side_json(w, layers) : config_json(w, layers);
   RETURN_IF(config == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory, or a name is not UTF-8", path);
   const neap_status status = json_write(config, path);
   json_decref(config);
@@ -375,7 +441,7 @@ static neap_status write_config(struct writing *w, const char *folder, int64_t *
 
 static neap_status write_all(struct writing *w, const char *folder, int64_t *layers) {
   static const struct safetensors_text metadata[] = {{"format", "pt"}};
-  const char *path = region_format(&w->region, "%s/%s", folder, weights_file);
+  const char *path = region_format(&w->region, "%s/%s", folder, w->form->weights);
   RETURN_IF_NULL(path);
   TRY(list_tensors(w));
   RETURN_IF(mkdir(folder, 0777) != 0 && errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be made: %s", folder,
@@ -390,11 +456,12 @@ static neap_status write_all(struct writing *w, const char *folder, int64_t *lay
 }
 
 neap_status adapter_folder_write(const struct adapter_export *from, const char *folder, int64_t *layers) {
-  struct writing w = {.from = from};
+  struct writing w = {
+      .from = from, .form = from->side > 0 ? &side_form : &adapter_form, .graph = from->graph};
   struct neap_graph *adapted = NULL;
   *layers = 0;
-  neap_status status = make_adapted_graph(from->graph, from->session, &adapted);
-  w.graph = adapted;
+  neap_status status = from->side > 0 ? NEAP_OK : make_adapted_graph(from->graph, from->session, &adapted);
+  if (adapted != NULL) w.graph = adapted;
   if (status == NEAP_OK) status = write_all(&w, folder, layers);
   region_free(&w.region);
   neap_graph_free(adapted);

@@ -1,5 +1,6 @@
 /* Adapters in the form of peft: a folder with adapter_config.json and adapter_model.safetensors, whose
- * tensors are named ADAPTER_PREFIX and the session's variable. */
+ * tensors are named ADAPTER_PREFIX and the session's variable. Side nets: a folder with side_config.json and
+ * side_model.safetensors, whose tensors are named as the session's variables. */
 #ifndef NEAP_TRAIN_ADAPTER_FOLDER_H
 #define NEAP_TRAIN_ADAPTER_FOLDER_H
 
@@ -20,16 +21,22 @@ struct adapter_config {
  * biases, alphas that differ by layer. */
 neap_status adapter_config_read(const char *folder, struct adapter_config *config);
 
-/* Loads the values of a folder into a session with adapters. NEAP_INVALID_ARGUMENT: rank, alpha or layers
- * differ from those of the session; the message says which options to give. A failure changes nothing, unless
- * the file cannot be read to its end. */
-neap_status adapter_folder_read(const char *folder, const neap_session_options *options,
+/* Reads side_config.json of a folder: what the widths of the side net are divided by. NEAP_BAD_FORMAT: it is
+ * not such a file. NEAP_UNSUPPORTED: it is of a later version. */
+neap_status side_config_read(const char *folder, int64_t *divisor);
+
+/* Loads the values of a folder into a session with adapters or, if `side` is not 0, with a side net of that
+ * divisor. NEAP_INVALID_ARGUMENT: rank, alpha, layers or divisor differ from those of the session; the
+ * message says which options to give. A failure changes nothing, unless the file cannot be read to its
+ * end. */
+neap_status adapter_folder_read(const char *folder, const neap_session_options *options, int64_t side,
                                 neap_session *session);
 
 /* The sources of a folder that is written. */
 struct adapter_export {
   const neap_graph *graph;             /* of the model, with a loss or without */
   const neap_session_options *session; /* of the run: lora and related options, freeze */
+  int64_t side;                        /* of the run: the divisor of its side net; 0: it has adapters */
   const struct safetensors *weights;   /* of the run: the trained weights */
   const char *task;                    /* in peft's terms; NULL: it has none */
   const char *base;                    /* the model of the adapters, for base_model_name_or_path */

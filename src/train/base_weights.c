@@ -152,7 +152,8 @@ static neap_status check_files(const struct base_weights *base, const char *path
   const bool same = status == NEAP_OK && now.bytes == base->bytes && now.modified == base->modified;
   if (status == NEAP_OK && !same) status = look_at(path, true, &now);
   RETURN_IF(status == NEAP_IO_FAILED || status == NEAP_BAD_FORMAT, status,
-            "%s: only holds adapters, and the weights that they began with cannot be read; put them back: %s",
+            "%s: only holds adapters or a side net, and the weights that they began with cannot be read; put "
+            "them back: %s",
             folder, neap_error_message());
   TRY(status);
   RETURN_IF(!same && strcmp(now.sha256, base->sha256) != 0, NEAP_BAD_FORMAT,

@@ -102,7 +102,8 @@ static neap_status load(const struct export_check *c, bool written, const neap_m
   if (written && c->kind != EXPORT_ADAPTERS) return neap_model_load(o->out, shape, session);
   if (c->weights == NULL) return neap_model_load(o->model, shape, session);
   TRY(base_weights_take(o->checkpoint, o->model, shape, session));
-  return written ? adapter_folder_read(o->out, options, session) : neap_session_load(session, c->weights);
+  return written ? adapter_folder_read(o->out, options, shape->side, session)
+                 : neap_session_load(session, c->weights);
 }
 
 static neap_status take_output(const neap_session *session, const neap_model_options *shape, int which,
@@ -128,7 +129,8 @@ static neap_session_options session_of(const struct export_check *c, bool writte
     s.freeze = c->session->freeze;
   }
   const char *model = written && c->kind != EXPORT_ADAPTERS ? c->options->out : c->options->model;
-  if (model_language_path(model) != NULL && (written || c->weights == NULL || s.lora > 0)) s.store = "*=file";
+  const bool adapted = s.lora > 0 || c->shape->side > 0;
+  if (model_language_path(model) != NULL && (written || c->weights == NULL || adapted)) s.store = "*=file";
   s.process_budget = c->options->process_budget;
   if (s.process_budget > 0) s.budget = 0;
   neap_available available;
@@ -213,7 +215,8 @@ static neap_model_options written_shape(const struct export_check *c, const neap
   return own;
 }
 
-/* Returns a shape for a small batch; short texts where the model takes any length. */
+/* Returns a shape for a small batch; short texts where the model takes any length, which an ONNX file does
+ * not. */
 static neap_model_options shape_of(const struct export_check *c, int64_t batch) {
   neap_model_options shape = *c->shape;
   const bool language = model_language_path(c->options->model) != NULL;
@@ -224,7 +227,8 @@ static neap_model_options shape_of(const struct export_check *c, int64_t batch) 
     shape.batch = 1;
   else
     shape.batch = BATCH_LIMIT;
-  if (language && shape.image[0] == 0 && (shape.length == 0 || shape.length > LENGTH_LIMIT))
+  if (language && c->kind != EXPORT_ONNX && shape.image[0] == 0 &&
+      (shape.length == 0 || shape.length > LENGTH_LIMIT))
     shape.length = LENGTH_LIMIT;
   return shape;
 }

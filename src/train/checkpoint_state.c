@@ -258,7 +258,8 @@ neap_status checkpoint_read_adapters(const char *folder, struct region *region,
   TRY(checkpoint_read_object(folder, &state));
   const json_t *settings = json_object_get(state, "settings");
   neap_status status = NEAP_OK;
-  const bool any = json_integer_value(json_object_get(settings, keys[0])) > 0;
+  const bool any = json_integer_value(json_object_get(settings, keys[0])) > 0 ||
+                   json_integer_value(json_object_get(settings, "side")) > 0;
   for (size_t i = 0; any && status == NEAP_OK && i < sizeof keys / sizeof *keys; i++) {
     const json_t *value = json_object_get(settings, keys[i]);
     if (value == NULL) continue;

@@ -83,6 +83,9 @@ static neap_status settle(struct exporting *x) {
   return status;
 }
 
+/* Returns true if the run trained beside weights that its checkpoint does not have. */
+static bool adapts(const struct exporting *x) { return x->session.lora > 0 || x->shape.side > 0; }
+
 static neap_status build(const struct exporting *x, const neap_model_options *shape, neap_graph **graph) {
   neap_graph *whole, *adapted = NULL;
   TRY(neap_model_build(x->options->model, shape, &whole));
@@ -109,7 +112,7 @@ static neap_status open_whole(struct exporting *x) {
   const neap_export_options *o = x->options;
   neap_session_options session = x->session;
   neap_graph *graph;
-  if (session.lora == 0) return NEAP_OK;
+  if (!adapts(x)) return NEAP_OK;
   session.predict = true;
   session.budget = NEAP_BUDGET_MAX;
   TRY(neap_model_build(o->model, &x->shape, &graph));
@@ -189,7 +192,7 @@ static neap_status find_base(struct exporting *x, const char **base) {
 
 static neap_status write_adapters(struct exporting *x, neap_export_result *result) {
   neap_graph *graph;
-  struct adapter_export from = {.session = &x->session, .weights = &x->weights};
+  struct adapter_export from = {.session = &x->session, .weights = &x->weights, .side = x->shape.side};
   TRY(find_base(x, &from.base));
   TRY(neap_model_build(x->options->model, &x->shape, &graph));
   from.graph = graph;
@@ -229,6 +232,9 @@ static neap_status check_options(const neap_export_options *o) {
   RETURN_IF(!run && ends_with(o->out, ".onnx"), NEAP_INVALID_ARGUMENT,
             "%s: only a run can be written to an ONNX file; name one, or write a folder or FILE.gguf",
             o->out);
+  RETURN_IF(o->shape.side > 0 && (o->merge || export_is_gguf(o->out)), NEAP_UNSUPPORTED,
+            "export: a side net is next to the model's layers and cannot be merged into their weights; name "
+            "a folder, which gets the side net, or a file .onnx, which gets both");
   RETURN_IF(o->type != NULL && !is_merged(o), NEAP_INVALID_ARGUMENT,
             "type '%s': only applies to a complete language model; give --merge too", o->type);
   return NEAP_OK;
@@ -242,9 +248,9 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
   TRY(settle(x));
   if (is_merged(o)) return write_language(x, result);
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));
-  RETURN_IF(o->adapters && x->session.lora == 0, NEAP_INVALID_ARGUMENT,
-            "%s: has no adapters; leave --adapter out", o->checkpoint != NULL ? o->checkpoint : o->weights);
-  if (x->session.lora > 0 && (o->adapters || !ends_with(o->out, ".onnx"))) return write_adapters(x, result);
+  RETURN_IF(o->adapters && !adapts(x), NEAP_INVALID_ARGUMENT, "%s: has no adapters; leave --adapter out",
+            o->checkpoint != NULL ? o->checkpoint : o->weights);
+  if (adapts(x) && (o->adapters || !ends_with(o->out, ".onnx"))) return write_adapters(x, result);
   TRY(open_whole(x));
   TRY(build_both(x));
   struct export_task task = {.graph = x->graph, .other = x->other, .read = read_weight, .context = x};

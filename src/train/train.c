@@ -545,7 +545,7 @@ static neap_status replay(struct training *t, const char *folder, neap_train_res
   TRY(digests_read(folder, &t->region, &t->replay->recorded));
   TRY(need_recorded(t->replay->recorded, folder, t->replay->to));
   TRY(kept_checkpoints_before(folder, t->replay->to, &t->region, &own->resume));
-  if (own->resume != NULL) own->initial = own->initial_map = own->lora_initial = NULL;
+  if (own->resume != NULL) own->initial = own->initial_map = own->lora_initial = own->side_initial = NULL;
   TRY(run(t, unused));
   RETURN_IF(t->replay->result->compared == 0, NEAP_INTERNAL, "%s: no step of the replay was compared",
             folder);

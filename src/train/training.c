@@ -22,6 +22,7 @@
 #include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
+#include "train/side_values.h"
 #include "train/training_ranks.h"
 
 neap_status training_check(const neap_train_options *options) {
@@ -586,16 +587,20 @@ static neap_status compare_kernels(struct training *t) {
   return status;
 }
 
+static bool adapts(const struct training *t) {
+  return t->options->session.lora > 0 || graph_has_adapters(t->graph);
+}
+
 /* Returns true if the loaded files have all frozen weights: then checkpoints leave them out. */
 static bool has_all_frozen(const struct training *t) {
   for (int32_t i = 0; i < t->initialisation.missing_count; i++)
-    if (strstr(t->initialisation.missing[i], ".lora_") == NULL) return false;
+    if (!session_has_adapter(t->session, t->initialisation.missing[i])) return false;
   return t->initialisation.reshaped_count == 0;
 }
 
 /* Keeps the base; its digest is only for checkpoints. */
 static neap_status keep_base(struct training *t, const char *path) {
-  if (t->options->session.lora == 0 || t->base.given) return NEAP_OK;
+  if (!adapts(t) || t->base.given) return NEAP_OK;
   if (path == NULL ? !neap_model_is_file(t->options->model) : !has_all_frozen(t)) return NEAP_OK;
   session_save_trained(t->session);
   t->base.given = true;
@@ -611,8 +616,10 @@ static neap_status initialise(struct training *t) {
   RETURN_IF_NULL(of_run);
   if (access(of_run, F_OK) == 0) {
     TRY(base_weights_read(path, &t->region, &t->base));
-    RETURN_IF(t->base.given && t->options->session.lora == 0, NEAP_INVALID_ARGUMENT,
-              "--init %s: holds adapters, for a run with the same --lora; this run has none", path);
+    RETURN_IF(t->base.given && !adapts(t), NEAP_INVALID_ARGUMENT,
+              "init %s: holds adapters or a side net, for a run with the same 'lora' or 'side'; this run has "
+              "neither",
+              path);
     TRY(base_weights_load(&t->base, path, t->options->model, &t->shape, t->session));
     TRY(checkpoint_find_weights(path, false, &t->region, &path));
   }
@@ -625,6 +632,15 @@ neap_status training_load_base(struct training *t) {
   const char *folder = t->options->resume;
   TRY(base_weights_read(folder, &t->region, &t->base));
   return base_weights_load(&t->base, folder, t->options->model, &t->shape, t->session);
+}
+
+/* Gives adapters or a side net the first values that were asked for. */
+static neap_status begin_adapters(struct training *t) {
+  const char *side = t->options->side_initial,
+             *folder = t->options->lora_initial != NULL ? t->options->lora_initial : side;
+  if (folder == NULL) return NEAP_OK;
+  if (folder == side && strcmp(side, "base") == 0) return side_values_take(t->session, t->shape.side);
+  return adapter_folder_read(folder, &t->options->session, t->shape.side, t->session);
 }
 
 static neap_status training_load_checkpoint(struct training *t) {
@@ -643,9 +659,7 @@ neap_status training_load(struct training *t) {
   TRY(neap_model_load(t->options->model, &t->shape, t->session));
   TRY(model_new_layers(t->options->model, &t->shape, &t->region, &t->new_layers));
   TRY(t->options->initial != NULL ? initialise(t) : keep_base(t, NULL));
-  return t->options->lora_initial != NULL
-             ? adapter_folder_read(t->options->lora_initial, &t->options->session, t->session)
-             : NEAP_OK;
+  return begin_adapters(t);
 }
 
 void training_release(struct training *t) {

@@ -485,6 +485,10 @@ static neap_status check_options(const char *name, const struct family *family, 
             "%s: has no rows of several sequences: transformers of one stack that tell the next token have "
             "them, while they train (gpt, llama)",
             name);
+  RETURN_IF(o->side < 0 || (o->side > 0 && !stack), NEAP_INVALID_ARGUMENT,
+            "%s: a side net whose widths are divided by %lld: %s", name, (long long)o->side,
+            o->side < 0 ? "the divisor must not be negative"
+                        : "transformers of one stack have one (gpt, llama, bert)");
   RETURN_IF(o->decode > 0 && family->kind != TASK_TOKENS, NEAP_INVALID_ARGUMENT,
             "%s: is no language model, which tells the next token: it cannot decode", name);
   RETURN_IF(o->regression && family->kind != TASK_IMAGES && family->kind != TASK_FEATURES,
@@ -510,6 +514,7 @@ static struct blueprint blueprint_of(const struct family *family, const neap_mod
                             .beta = o->beta,
                             .smoothing = o->smoothing,
                             .dropout = o->dropout,
+                            .side = o->side,
                             .source_length = o->source_length,
                             .batch_norm = strstr(family->pattern, "-bn") != NULL};
 }

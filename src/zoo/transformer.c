@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op/builder.h"
+#include "zoo/side_net.h"
 
 struct stack {
   neap_builder *b;
@@ -24,10 +25,12 @@ static double residual_deviation(const struct stack *s) { return deviation / sqr
 
 static bool has(const struct stack *s, enum part part) { return s->t->parts[part].name != NULL; }
 
-/* Writes the pattern with numbers in the place of %d, and of %e if there is one; else without "%e.". */
-static void write_name(const char *pattern, int64_t block, int64_t expert, char name[SEQUENCE_NAME]) {
-  size_t length = 0;
-  name[0] = '\0';
+/* Writes a part's name with numbers in the place of %d, and of %e if there is one; else without "%e.". */
+static void write_name(const struct transformer *t, enum part part, int64_t block, int64_t expert,
+                       char name[SEQUENCE_NAME]) {
+  const char *pattern = t->parts[part].name;
+  size_t length = (size_t)snprintf(name, SEQUENCE_NAME, "%s", t->before != NULL ? t->before : "");
+  block += t->first_block;
   for (const char *at = pattern; *at != '\0' && length < SEQUENCE_NAME; at++) {
     const bool number = at[0] == '%' && (at[1] == 'd' || at[1] == 'e');
     if (number && at[1] == 'e' && expert < 0) {
@@ -42,12 +45,12 @@ static void write_name(const char *pattern, int64_t block, int64_t expert, char 
 }
 
 void transformer_name(const struct transformer *t, enum part part, int64_t block, char name[SEQUENCE_NAME]) {
-  write_name(t->parts[part].name, block + t->first_block, -1, name);
+  write_name(t, part, block, -1, name);
 }
 
 void transformer_expert_name(const struct transformer *t, enum part part, int64_t block, int64_t expert,
                              char name[SEQUENCE_NAME]) {
-  write_name(t->parts[part].name, block + t->first_block, expert, name);
+  write_name(t, part, block, expert, name);
 }
 
 bool transformer_is_bare(const struct transformer *t, enum part part) {
@@ -60,6 +63,7 @@ static neap_tensor linear(const struct stack *s, neap_tensor x, enum part part, 
                           int64_t outputs, double spread) {
   char name[SEQUENCE_NAME];
   transformer_name(s->t, part, block, name);
+  if (s->t->spread > 0) spread *= s->t->spread;
   return sequence_linear(s->b, x, name, outputs, spread, s->t->parts[part].bias);
 }
 
@@ -120,7 +124,8 @@ static int64_t window_of(const struct stack *s, int64_t block) {
 /* x [N, 1, G, D] before what earlier tokens gave, which it joins for the next one. */
 static neap_tensor add_to_cache(const struct stack *s, neap_tensor x, int64_t block, const char *part) {
   char name[SEQUENCE_NAME];
-  snprintf(name, sizeof name, "block%lld.%s", (long long)block + 1, part);
+  snprintf(name, sizeof name, "%sblock%lld.%s", s->t->before != NULL ? s->t->before : "",
+           (long long)block + 1, part);
   const neap_tensor cache =
       neap_state(s->b, name, NEAP_F32, 4, (int64_t[]){s->p->batch, s->p->decode, s->t->key_heads, s->head});
   const neap_tensor all = neap_concat(s->b, (neap_tensor[]){x, cache}, 2, 1);
@@ -264,13 +269,83 @@ static neap_tensor add_layer(const struct stack *s, neap_tensor x, int64_t block
   return last ? norm(s, x, of_norm, block) : x;
 }
 
-static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
+static void enter_block(const struct stack *s, int64_t block) {
+  char scope[SEQUENCE_NAME];
+  snprintf(scope, sizeof scope, "%sblock%lld", s->t->before != NULL ? s->t->before : "",
+           (long long)block + 1);
+  neap_scope(s->b, scope);
+}
+
+static neap_tensor add_block(const struct stack *s, neap_tensor x, int64_t block) {
+  x = add_layer(s, x, block, attention, PART_ATTENTION_NORM, PART_ATTENTION_POST);
+  return add_layer(s, x, block, has(s, PART_ROUTER) ? mix_experts : feed_forward, PART_FEED_NORM,
+                   PART_FEED_POST);
+}
+
+/* ---- A side net ---- */
+
+/* Fails unless a stack's widths can be divided. */
+static neap_status check_side(const struct transformer *t, int64_t head, int64_t divisor) {
+  RETURN_IF(t->experts > 0, NEAP_UNSUPPORTED,
+            "a side net needs a model without experts (got %lld a block); adapters of low rank (lora) serve "
+            "such models",
+            (long long)t->experts);
+  RETURN_IF(t->divisors.within != NULL, NEAP_UNSUPPORTED,
+            "a side net needs a model without LongRoPE, whose divisors belong to heads of another width; "
+            "adapters of low rank (lora) serve such models");
+  const struct {
+    const char *name;
+    int64_t width, multiple;
+  } widths[] = {{"width", t->width, divisor},
+                {"hidden width", t->hidden, divisor},
+                {"head width", head, t->parts[PART_POSITION].name == NULL ? 2 * divisor : divisor},
+                {"turned width", t->turned, 2 * divisor}};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    RETURN_IF(widths[i].width % widths[i].multiple != 0, NEAP_INVALID_ARGUMENT,
+              "side %lld: the model's %s is %lld, which is no multiple of %lld; give a divisor of it",
+              (long long)divisor, widths[i].name, (long long)widths[i].width, (long long)widths[i].multiple);
+  return NEAP_OK;
+}
+
+/* Describes the narrow stack: the same layers with every width divided, and as many heads. */
+static neap_status describe_side(const struct stack *s, struct transformer *narrow) {
+  const int64_t divisor = s->p->side;
+  TRY(check_side(s->t, s->head, divisor));
+  *narrow = *s->t;
+  narrow->before = SIDE_NET;
+  narrow->width /= divisor;
+  narrow->hidden /= divisor;
+  narrow->head_width = s->head / divisor;
+  narrow->turned /= divisor;
+  narrow->attention_scale *= (float)sqrt((double)divisor);
+  narrow->spread = sqrt((double)divisor);
+  return NEAP_OK;
+}
+
+/* All blocks, with a side net beside them. */
+static neap_tensor add_with_side(const struct stack *s, neap_tensor x) {
+  struct transformer narrow;
+  struct stack side = *s;
+  const neap_status status = describe_side(s, &narrow);
+  if (status != NEAP_OK) return builder_fail(s->b, status);
+  side.t = &narrow;
+  side.head = narrow.head_width;
+  neap_tensor y = side_net_begin(s->b, narrow.width, x);
   for (int64_t i = 0; i < s->t->layers; i++) {
-    char scope[SEQUENCE_NAME];
-    snprintf(scope, sizeof scope, "block%lld", (long long)i + 1);
-    neap_scope(s->b, scope);
-    x = add_layer(s, x, i, attention, PART_ATTENTION_NORM, PART_ATTENTION_POST);
-    x = add_layer(s, x, i, has(s, PART_ROUTER) ? mix_experts : feed_forward, PART_FEED_NORM, PART_FEED_POST);
+    enter_block(s, i);
+    x = add_block(s, x, i);
+    enter_block(&side, i);
+    y = add_block(&side, side_net_mix(s->b, i, y, x), i);
+  }
+  neap_scope(s->b, SIDE_NET "head");
+  return side_net_end(s->b, norm(&side, y, PART_FINAL_NORM, 0), x);
+}
+
+static neap_tensor add_blocks(const struct stack *s, neap_tensor x) {
+  if (s->p->side > 0) return add_with_side(s, x);
+  for (int64_t i = 0; i < s->t->layers; i++) {
+    enter_block(s, i);
+    x = add_block(s, x, i);
   }
   return x;
 }
@@ -494,11 +569,7 @@ static neap_status check_attention(const struct transformer *t, const struct blu
   return NEAP_OK;
 }
 
-neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
-  const neap_status status = check_attention(t, p);
-  if (status != NEAP_OK) return builder_fail(b, status);
-  if (t->parts[PART_PATCH].name != NULL) return build_on_image(b, t, p);
-  if (p->beta > 0) return build_on_preferences(b, t, p);
+static neap_tensor build_on_tokens(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
   const bool decodes = p->decode > 0;
   const int64_t rows = t->vocabulary > 0 ? t->vocabulary : p->classes, times = decodes ? 1 : p->length;
   struct stack s = {.b = b,
@@ -515,6 +586,16 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
   if (t->head == STACK_TOKENS) return finish(&s, x, table, rows);
   neap_scope(b, "head");
   return t->head == STACK_CLASSES ? classify(&s, x) : give_sentence(&s, x);
+}
+
+neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p) {
+  const neap_status status = check_attention(t, p);
+  if (status != NEAP_OK) return builder_fail(b, status);
+  const neap_tensor loss = t->parts[PART_PATCH].name != NULL ? build_on_image(b, t, p)
+                           : p->beta > 0                     ? build_on_preferences(b, t, p)
+                                                             : build_on_tokens(b, t, p);
+  if (p->side > 0) side_net_mark(b);
+  return loss;
 }
 
 neap_status transformer_check(const char *what, const struct transformer *t) {

@@ -68,6 +68,8 @@ struct long_rope {
 
 struct transformer {
   struct part_row parts[PARTS];
+  const char *before; /* what all names begin with; NULL: nothing */
+  double spread;      /* factor of the deviation of first values; 0: 1 */
   int64_t layers, width, heads, key_heads, hidden;
   int64_t head_width;  /* 0: width / heads */
   int64_t vocabulary;  /* 0: as many as there are classes */
@@ -104,8 +106,8 @@ struct transformer {
   struct long_rope divisors;
 };
 
-/* The loss of the stack, or where it decodes its logits, as sequence_network says; `p` has the shape, dropout
- * and smoothing. What cannot be built fails in the builder. */
+/* The loss of the stack, or where it decodes its logits, as sequence_network says; `p` has the shape,
+ * dropout, smoothing, and whether a side net is beside it. What cannot be built fails in the builder. */
 neap_tensor transformer_build(neap_builder *b, const struct transformer *t, const struct blueprint *p);
 
 /* Fails with NEAP_INVALID_ARGUMENT where heads, key heads and widths do not fit one another; `what` names the

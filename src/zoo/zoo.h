@@ -21,6 +21,7 @@ struct blueprint {
   bool packed;     /* rows hold several sequences: neap_model_options */
   float beta;      /* above 0: learns from preferences, as there */
   bool regression; /* `classes` are values */
+  int64_t side;    /* above 0: a side net, whose widths are divided by this; the rest is frozen */
 };
 
 /* Logits [batch, classes] of an image [batch, channels, height, width]; or by pixel, [batch, classes, h, w].

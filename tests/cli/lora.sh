@@ -50,7 +50,7 @@ expect 0 "$neap" evaluate again --json
 same "$(field test_loss)" "$loss" "the loss of a run that begins with adapters"
 same "$("$json_field" base.path <again/state.json)" "$("$json_field" base.path <whole/state.json)" "its base"
 expect 2 "${run[@]}" --init whole --steps 1
-says "holds adapters, for a run with the same --lora"
+says "holds adapters or a side net, for a run with the same 'lora' or 'side'"
 
 # As peft has them; and back.
 expect 0 "$neap" export whole -o peft --json
@@ -104,7 +104,7 @@ expect 1 "$neap" evaluate whole
 says "the weights that whole began with have changed"
 rm "$base"
 expect 1 "$neap" train --resume part --steps 7
-says "part: only holds adapters, and the weights that they began with cannot be read; put them back"
+says "part: only holds adapters or a side net, and the weights that they began with cannot be read; put them back"
 cp kept "$base"
 expect 0 "$neap" evaluate whole
 

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_taken = status == NEAP_OK;
   neap_session *session = fuzz_session();
   CHECK_OK(neap_session_digest(session, before));
-  CHECK(adapter_folder_read(folder, &(neap_session_options){0}, session) != NEAP_OK);
+  CHECK(adapter_folder_read(folder, &(neap_session_options){0}, 0, session) != NEAP_OK);
   CHECK_OK(neap_session_digest(session, after));
   CHECK(strcmp(before, after) == 0);
   if (status != NEAP_OK) {

@@ -127,6 +127,7 @@ class ModelOptions(ctypes.Structure):
         ("head", c_int),
         ("packed", c_bool),
         ("beta", c_float),
+        ("side", c_int64),
         ("attention", c_char_p),
     ]
 

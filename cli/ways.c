@@ -8,24 +8,37 @@
 
 #include "run_settings.h"
 
-/* A way: settings beside those that were given, and how `neap finetune` is given them. */
+/* A way: settings beside those that were given. */
 static const struct way_row {
-  const char *name, *base, *on_disk, *options;
+  const char *name;
+  struct {
+    const char *name, *value; /* "": a switch */
+  } settings[2];
+  const char *on_disk; /* what base-on-disk is, where adapters are trained */
   bool full;
+  bool other;     /* it is another training, which is taken if the user says so */
   double penalty; /* on its seconds, for weights that are not those of the file; see take_best */
 } rows[WAYS] = {
-    {.name = "full", .on_disk = "never", .options = " --full", .full = true, .penalty = 1},
-    {.name = "lora", .on_disk = "never", .options = "", .penalty = 1},
-    {.name = "lora + q8_0", .base = "q8_0", .on_disk = "never", .options = " --base q8_0", .penalty = 1.1},
-    {.name = "lora + nf4", .base = "nf4", .on_disk = "never", .options = " --base nf4", .penalty = 1.1},
-    {.name = "lora on disk", .on_disk = "always", .options = " --base-on-disk always", .penalty = 1},
+    {.name = "full", .full = true, .other = true, .penalty = 1},
+    {.name = "lora", .on_disk = "never", .penalty = 1},
+    {.name = "lora + q8_0", .settings = {{"base", "q8_0"}}, .on_disk = "never", .penalty = 1.1},
+    {.name = "lora + nf4", .settings = {{"base", "nf4"}}, .on_disk = "never", .penalty = 1.1},
+    {.name = "lora on disk", .settings = {{"base-on-disk", "always"}}, .on_disk = "always", .penalty = 1},
+    {.name = "full + states8", .settings = {{"states", "8bit"}}, .full = true, .other = true, .penalty = 1},
+    {.name = "full, apollo-mini",
+     .settings = {{"optimizer", "apollo-mini"}},
+     .full = true,
+     .other = true,
+     .penalty = 1},
+    {.name = "lora, mezo", .settings = {{"mezo", ""}}, .on_disk = "never", .other = true, .penalty = 1},
+    {.name = "side net", .settings = {{"side", "8"}}, .on_disk = "never", .other = true, .penalty = 1},
 };
 
 /* ---- Whether the table is asked for ---- */
 
 /* Settings that choose one way, or another question. */
-static const char *const choosing[] = {"freeze", "store",  "base",          "base-on-disk",
-                                       "allow",  "sparse", "sparse-layers", "time-limit"};
+static const char *const choosing[] = {"freeze", "store",         "base",       "base-on-disk", "allow",
+                                       "sparse", "sparse-layers", "time-limit", "side",         "mezo"};
 
 bool asks_for_ways(const struct arguments *a, const char *model) {
   const neap_session_options *s = &a->options.session;
@@ -54,15 +67,26 @@ static neap_status set_by_name(struct arguments *a, const char *name, const char
   return text == NULL ? NEAP_OK : index < 0 ? NEAP_INTERNAL : set_setting(a, index, text);
 }
 
+/* Returns true if a setting of the row was given, too: then the row is what the others are. */
+static bool was_given(const struct way_row *row, const struct arguments *a) {
+  bool given = false;
+  for (int i = 0; i < 2; i++)
+    given = given || (row->settings[i].name != NULL && given_text(a, row->settings[i].name) != NULL);
+  return given;
+}
+
 /* What `neap finetune` would be given, as it settles that. */
 static int settle_way(const struct verb *verb, const struct arguments *given, const struct way_row *row,
                       neap_train_options *source) {
   struct arguments a = *given;
-  const int settled = settle_finetuning(verb, &a, row->full);
-  if (settled != EXIT_DONE) return settled;
-  neap_status status = set_by_name(&a, "base", row->base);
+  neap_status status = NEAP_OK;
+  for (int i = 0; status == NEAP_OK && i < 2; i++)
+    if (row->settings[i].name != NULL)
+      status = set_by_name(&a, row->settings[i].name, row->settings[i].value);
   if (status == NEAP_OK && !row->full) status = set_by_name(&a, "base-on-disk", row->on_disk);
   if (status != NEAP_OK) return report_failure(verb, status);
+  const int settled = settle_finetuning(verb, &a, row->full);
+  if (settled != EXIT_DONE) return settled;
   if (row->full) {
     neap_session_options *session = &a.options.session;
     const neap_train_options usual = neap_train_options_usual();
@@ -70,7 +94,7 @@ static int settle_way(const struct verb *verb, const struct arguments *given, co
     session->lora_alpha = usual.session.lora_alpha;
     session->lora_dropout = usual.session.lora_dropout;
     session->lora_layers = usual.session.lora_layers;
-  } else if (row->base == NULL && check_use(verb, &a) != EXIT_DONE) {
+  } else if (row == &rows[1] && check_use(verb, &a) != EXIT_DONE) {
     return EXIT_USAGE;
   }
   neap_train_options_resolve(&a.options);
@@ -99,7 +123,11 @@ static int settle_shape(const struct verb *verb, struct ways *w) {
   if (status != NEAP_OK) return report_failure(verb, status);
   w->batch = lora->shape.batch;
   w->parts = lora->micro_batch > 0 ? w->batch / lora->micro_batch : 1;
-  for (int i = 0; i < WAYS; i++) w->list[i].source.shape = lora->shape;
+  for (int i = 0; i < WAYS; i++) {
+    const int64_t side = w->list[i].source.shape.side;
+    w->list[i].source.shape = lora->shape;
+    w->list[i].source.shape.side = side;
+  }
   return check_micro_batch(verb, lora);
 }
 
@@ -143,12 +171,14 @@ static void describe_found(const struct ways *w, uint64_t budget, const neap_pla
       .met = true, .budget = budget, .peak = plan_bytes(plan), .seconds = info.cost * (double)w->parts};
 }
 
-/* Of a micro-batch's step no node updates what is trained: the session does that. */
+/* In a micro-batch's step, and in passes that are only forward, no node updates what is trained: the session
+ * does that. */
 static neap_status count_trained(const struct ways *w, struct way *way) {
   neap_train_options whole = way->source;
   neap_step *step;
   neap_step_info info;
-  if (w->parts == 1) return NEAP_OK;
+  if (w->parts == 1 && !whole.session.mezo) return NEAP_OK;
+  whole.session.mezo = false;
   whole.micro_batch = 0;
   whole.shape.batch = w->batch / w->parts;
   const neap_status status = source_step(&whole, &step);
@@ -161,11 +191,16 @@ static neap_status count_trained(const struct ways *w, struct way *way) {
 
 /* The step, and the plan that keeps everything: at once. A way that the model does not have says why. */
 static neap_status sum_up(struct ways *w, struct way *way) {
+  if (was_given(&rows[way - w->list], w->a)) {
+    snprintf(way->why, sizeof way->why, "%s is given to all rows", rows[way - w->list].settings[0].name);
+    return NEAP_OK;
+  }
   const neap_plan_options keep_all = {.planner = "keep-all"};
   neap_plan *plan;
   neap_plan_info info;
   const neap_status status = source_plan_alone(&way->source, NEAP_BUDGET_MAX, &keep_all, &way->step, &plan);
-  if (status == NEAP_UNSUPPORTED) {
+  const bool refused = rows[way - w->list].other && status == NEAP_INVALID_ARGUMENT;
+  if (status == NEAP_UNSUPPORTED || refused) {
     snprintf(way->why, sizeof way->why, "%s", neap_error_message());
     return NEAP_OK;
   }
@@ -238,7 +273,7 @@ static int take_best(const struct ways *w) {
   int best = -1;
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
-    if (rows[i].full || !way->within.met) continue;
+    if (rows[i].other || !way->within.met) continue;
     if (best < 0 || way->within.seconds * rows[i].penalty < w->list[best].within.seconds * rows[best].penalty)
       best = i;
   }
@@ -278,6 +313,13 @@ static void put_given(FILE *file, const struct arguments *a, bool full) {
   }
 }
 
+static void put_row(FILE *file, const struct way_row *row) {
+  if (row->full) fputs(" --full", file);
+  for (int i = 0; i < 2 && row->settings[i].name != NULL; i++)
+    fprintf(file, " --%s%s%s", row->settings[i].name, row->settings[i].value[0] != '\0' ? " " : "",
+            row->settings[i].value);
+}
+
 /* `neap finetune` with what was given, and the way. The caller frees it; NULL: out of memory. */
 static char *command_of(const struct ways *w, int way, uint64_t budget) {
   char *text = NULL;
@@ -289,7 +331,8 @@ static char *command_of(const struct ways *w, int way, uint64_t budget) {
   fputs(" --data ", file);
   put_word(file, w->a->options.data != NULL ? w->a->options.data : "DATA");
   put_given(file, w->a, rows[way].full);
-  fprintf(file, "%s --budget %llu --out mine", rows[way].options, (unsigned long long)budget);
+  put_row(file, &rows[way]);
+  fprintf(file, " --budget %llu --out mine", (unsigned long long)budget);
   if (fclose(file) == 0) return text;
   free(text);
   return NULL;
@@ -307,14 +350,14 @@ static void print_sums(const struct ways *w) {
   printf(", adapters of rank %d\n", (int)session->lora);
   if (w->pass_steps > 0)
     printf("data: %lld records, %lld steps an epoch\n", (long long)w->records, (long long)w->pass_steps);
-  printf("\nbytes when everything is kept\n\n%-14s %10s %10s %10s %10s %12s %12s\n", "way", "weights",
+  printf("\nbytes when everything is kept\n\n%-18s %10s %10s %10s %10s %12s %12s\n", "way", "weights",
          "trained", "states", "gradients", "activations", "in all");
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL)
-      printf("%-14s is impossible: %s\n", rows[i].name, way->why);
+      printf("%-18s is impossible: %s\n", rows[i].name, way->why);
     else
-      printf("%-14s %10s %10s %10s %10s %12s %12s\n", rows[i].name,
+      printf("%-18s %10s %10s %10s %10s %12s %12s\n", rows[i].name,
              bytes_text(way->info.parameter_bytes).text, bytes_text(way->info.trained_bytes).text,
              bytes_text(way->info.state_bytes).text, bytes_text(way->gradients).text,
              bytes_text(way->activations).text, bytes_text(way->fastest.peak).text);
@@ -334,7 +377,7 @@ static void print_columns(const struct ways *w, const char *name) {
 
 static void print_table(const struct ways *w) {
   char within[64];
-  printf("\n%-14s", "way");
+  printf("\n%-18s", "way");
   print_columns(w, "at least");
   print_columns(w, "fastest");
   snprintf(within, sizeof within, "in %s", bytes_text(w->budget).text);
@@ -343,7 +386,7 @@ static void print_table(const struct ways *w) {
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL) continue;
-    printf("%-14s", rows[i].name);
+    printf("%-18s", rows[i].name);
     print_found(w, way->least.budget, &way->least);
     print_found(w, way->fastest.peak, &way->fastest);
     if (way->within.met) print_found(w, way->within.peak, &way->within);

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-enum { WAYS = 5 };
+enum { WAYS = 9 };
 
 /* A plan of a way. */
 struct found {

@@ -18,13 +18,14 @@ for verb in "graph -o step.json" bench; do
 done
 for i in $(seq 400); do echo "line $i of a text that repeats itself: $((i * i % 97)) and $((i % 7))"; done >text
 shape=(--batch 2 --length 32 --threads 1)
-names=(full lora "lora + q8_0" "lora + nf4" "lora on disk")
+names=(full lora "lora + q8_0" "lora + nf4" "lora on disk" "full + states8" "full, apollo-mini" "lora, mezo" "side net")
+all=(0 1 2 3 4 5 6 7 8)
 
 expect 0 "$neap" plan model.gguf "${shape[@]}" --json
 cp out ways
 has model batch micro_batches length records steps_per_pass budget_bytes take command
 same "$(field batch) $(field length) $(field records) $(field take)" "2 32 null null" "what is planned"
-for i in 0 1 2 3 4; do
+for i in "${all[@]}"; do
   same "$(field ways.$i.way) $(field ways.$i.possible)" "${names[i]} true" "way $i"
   least=$(field ways.$i.least.budget_bytes) fastest=$(field ways.$i.fastest.peak_bytes)
   [ "$(field ways.$i.lower_bound_bytes)" -le "$least" ] || fail "way $i needs less than any plan"
@@ -38,8 +39,14 @@ done
 adapters=$((8 * (256 + 256 + 256 + 128) * 4))
 same "$(field ways.0.weights_bytes) $(field ways.0.trained_bytes)" "$((4 * elements)) $((4 * elements))" "all weights"
 same "$(field ways.1.weights_bytes)" $((4 * elements + adapters)) "the weights beside adapters"
-for i in 1 2 3 4; do same "$(field ways.$i.trained_bytes)" $adapters "what is trained in way $i"; done
+for i in 1 2 3 4 7; do same "$(field ways.$i.trained_bytes)" $adapters "what is trained in way $i"; done
 [ "$(field ways.0.state_bytes)" -ge $((8 * elements)) ] || fail "AdamW has two states for each weight"
+for i in 5 6; do
+  same "$(field ways.$i.trained_bytes)" $((4 * elements)) "all weights in way $i"
+  [ $((2 * $(field ways.$i.state_bytes))) -lt "$(field ways.0.state_bytes)" ] || fail "the states of way $i are no smaller"
+done
+same "$(field ways.7.state_bytes) $(field ways.7.gradient_bytes)" "0 0" "states and gradients of forward passes"
+[ "$(field ways.8.trained_bytes)" -lt $((elements / 2)) ] || fail "the side net is not narrow"
 linear=$((2 * 256 * 256 + 2 * 256 * 128 + 3 * 512 * 256)) # what --base has in blocks: of 32 in 34 bytes, of 64 in 36
 rest=$((4 * (elements - linear) + adapters))
 same "$(field ways.2.weights_bytes)" $((rest + linear / 32 * 34)) "the weights with q8_0"
@@ -64,13 +71,13 @@ planned() { # planned WAY PLAN COMMAND: the run of the command takes the bytes o
   same "$(field planned_peak_bytes)" "$("$json_field" "$1.$2.peak_bytes" <ways)" "the planned peak of '$3'"
   [ "$(field measured_peak_bytes)" -le "$(field budget_bytes)" ] || fail "'$3' takes more than its budget"
 }
-for i in 0 1 2 3 4; do planned ways.$i least "$("$json_field" ways.$i.command <ways)"; done
+for i in "${all[@]}"; do planned ways.$i least "$("$json_field" ways.$i.command <ways)"; done
 expect 0 "$neap" plan model.gguf "${shape[@]}" --lora 4 --micro-batch 1 --data text:text --budget 2MiB --json
 cp out ways
 same "$(field micro_batches) $(field budget_bytes) $(field ways.0.fits) $(field ways.4.fits)" "2 2097152 false true" "within 2 MiB"
 same "$(field ways.1.trained_bytes)" $((adapters / 2)) "adapters of rank 4"
 taken=$(field take)
-for i in 0 1 2 3 4; do [ "$(field ways.$i.way)" != "$taken" ] || place=$i; done
+for i in "${all[@]}"; do [ "$(field ways.$i.way)" != "$taken" ] || place=$i; done
 planned "ways.$place" within "$("$json_field" command <ways)"
 
 # For people; nothing fits; what chooses one way plans that; and what does not go together.

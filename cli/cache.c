@@ -68,8 +68,8 @@ static int read_lines(const char *path, FILE *file, struct histogram *h) {
       line[strcspn(line, "\r\n")] = '\0';
       fprintf(
           stderr,
-          "neap: %s: line %lld: '%.40s' is not tokens,requests: a number of tokens up to %d, and how many "
-          "requests share so many\n",
+          "neap: %s: line %lld: '%.40s' is not tokens,requests: a number of tokens up to %d, and the number "
+          "of requests that share them\n",
           path, (long long)number, line, LENGTH_LIMIT);
       status = EXIT_FAILED;
     } else if (!grow(h, tokens, &room)) {

@@ -443,7 +443,7 @@ enum {
   NEAP_ALLOW_MICRO = 1,
   NEAP_ALLOW_BF16 = 2,
   NEAP_ALLOW_F16 = 4,
-  NEAP_ALLOW_SPARSE = 8, /* with the density and layers of the session options, which have no other use */
+  NEAP_ALLOW_SPARSE = 8,   /* with the density and layers of the session options, which have no other use */
   NEAP_ALLOW_STATES8 = 16, /* optimizer states of 8 bits, where that takes fewer bytes */
   NEAP_COMBINATIONS = 24
 };
@@ -460,8 +460,8 @@ typedef struct neap_combination {
 } neap_combination;
 
 /* Plans a model's step in each allowed combination, from the least change to the most: none, micro, bf16,
- * states8, f16, sparse, then pairs, triples, and all four. list[NEAP_COMBINATIONS]. A budget given as a fraction is a share
- * of what the full, dense step in f32 needs. */
+ * states8, f16, sparse, then pairs, triples, and all four. list[NEAP_COMBINATIONS]. A budget given as a
+ * fraction is a share of what the full, dense step in f32 needs. */
 neap_status neap_combinations(const char *model, const neap_model_options *shape,
                               const neap_session_options *options, unsigned allowed, neap_combination *list,
                               int *count);

@@ -100,6 +100,10 @@ static int64_t take_positions(const struct work *w, int64_t *positions) {
 neap_status neap_cache_plan(const double *weights, int64_t length, int64_t states, int64_t *positions,
                             int64_t *count, double *repeated) {
   struct region region = {0};
+  NEED(weights);
+  NEED(positions);
+  NEED(count);
+  NEED(repeated);
   RETURN_IF(
       !is_valid(weights, length, states), NEAP_INVALID_ARGUMENT,
       "cache: the length must be 1 or more, the states 0 or more, the weights finite, not negative, and "
@@ -124,7 +128,7 @@ neap_status neap_cache_plan(const double *weights, int64_t length, int64_t state
 double neap_cache_repeated(const double *weights, int64_t length, const int64_t *positions, int64_t count) {
   double sum = 0, tokens = 0;
   int64_t next = 0, from = 0;
-  if (!is_valid(weights, length, count)) return (double)NAN;
+  if (weights == NULL || positions == NULL || !is_valid(weights, length, count)) return (double)NAN;
   for (int64_t i = 0; i < count; i++)
     if (positions[i] < 1 || positions[i] > length || (i > 0 && positions[i] <= positions[i - 1]))
       return (double)NAN;

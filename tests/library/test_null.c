@@ -5,6 +5,7 @@
 #include "neap_collective.h"
 #include "session_help.h"
 
+#include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -508,6 +509,15 @@ static void test_layout(void **state) {
   REFUSED(neap_layout_solve(NULL, 1, 0, &result));
   REFUSED(neap_layout_solve(&buffer, -1, 0, &result));
   REFUSED(neap_layout_solve(&buffer, 1, 0, NULL));
+  const double weights[] = {1, 1};
+  int64_t position;
+  double repeated;
+  REFUSED(neap_cache_plan(NULL, 1, 1, &position, &count, &repeated));
+  REFUSED(neap_cache_plan(weights, 1, 1, NULL, &count, &repeated));
+  REFUSED(neap_cache_plan(weights, 1, 1, &position, NULL, &repeated));
+  REFUSED(neap_cache_plan(weights, 1, 1, &position, &count, NULL));
+  assert_true(isnan(neap_cache_repeated(NULL, 1, &position, 0)));
+  assert_true(isnan(neap_cache_repeated(weights, 1, NULL, 0)));
   REFUSED(neap_layout_read_csv(NULL, &buffers, &count));
   REFUSED(neap_layout_read_csv(path, NULL, &count));
   REFUSED(neap_layout_read_csv(path, &buffers, NULL));

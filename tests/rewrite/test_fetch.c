@@ -305,7 +305,7 @@ static void test_refused(void **state) {
                  "in a file that can be read so");
   o.lora = 0;
   o.freeze = "*.up_proj.*";
-  expect_failure(neap_session_create(graph, &o, NULL, &s), NEAP_UNSUPPORTED, "--lora");
+  expect_failure(neap_session_create(graph, &o, NULL, &s), NEAP_UNSUPPORTED, "(lora)");
   o.base_on_disk = NEAP_DISK_AUTO;
   o.budget = NEAP_BUDGET_MIN;
   ASSERT_OK(neap_session_create(graph, &o, NULL, &s));

@@ -64,8 +64,7 @@ static int report_adapters(const struct settings *s, const neap_export_options *
                                            "adapters", (json_int_t)result->adapters),
                                  result));
   if (options->shape.side > 0)
-    printf("exported      a side net beside %lld layers of %s into %s\n", (long long)result->adapters,
-           options->model, s->out);
+    printf("exported      the side net of %s into %s\n", options->model, s->out);
   else
     printf("exported      adapters of %lld layers of %s into %s, in the format of %s\n",
            (long long)result->adapters, options->model, s->out, is_gguf(s->out) ? "llama.cpp" : "peft");

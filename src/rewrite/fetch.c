@@ -75,8 +75,16 @@ static int32_t slot_on_disk(const struct node *node) {
                                              : -1;
 }
 
+/* Returns true if a node reads a tensor in another slot, too, which then needs it whole. */
+static bool reads_twice(const struct node *node, int32_t slot) {
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (i != slot && node->inputs[i] == node->inputs[slot]) return true;
+  return false;
+}
+
 static bool reads_on_disk(const struct neap_graph *graph, const struct node *node, int32_t slot) {
-  return slot == slot_on_disk(node) && graph->tensors.data[node->inputs[slot]].view_of < 0;
+  return slot == slot_on_disk(node) && graph->tensors.data[node->inputs[slot]].view_of < 0 &&
+         !reads_twice(node, slot);
 }
 
 static bool reads_own_share(const struct neap_graph *graph, const struct node *node, int32_t slot) {
@@ -84,11 +92,8 @@ static bool reads_own_share(const struct neap_graph *graph, const struct node *n
   return node->pass == NEAP_PASS_UPDATE;
 }
 
-/* Returns false for a node that reads the parameter in another slot, too. */
 static bool reads_with_noise(const struct neap_graph *graph, const struct node *node, int32_t slot) {
-  for (int32_t i = 0; i < node->input_count; i++)
-    if (i != slot && node->inputs[i] == node->inputs[slot]) return false;
-  return reads_in_parts(graph, node, slot);
+  return !reads_twice(node, slot) && reads_in_parts(graph, node, slot);
 }
 
 /* Copies a node. A slot that reads the parameter where it is kept gets the parameter, even if it was brought

@@ -123,8 +123,9 @@ static neap_status run(const neap_graph *graph, const neap_session_options *opti
 }
 
 int main(void) {
-  static const neap_session_options budgets[] = {
-      {.budget = NEAP_BUDGET_MAX}, {.budget_fraction = 0.6}, {.budget = NEAP_BUDGET_MIN}};
+  static const neap_session_options budgets[] = {{.budget = NEAP_BUDGET_MAX},
+                                                 {.budget_fraction = 0.6, .plan_quick = true},
+                                                 {.budget = NEAP_BUDGET_MIN, .plan_quick = true}};
   neap_graph *graph = NULL;
   bool good = false;
   neap_builder *b = neap_builder_create("log determinant");

@@ -351,9 +351,8 @@ struct solve_case {
 /* Of that factor and x. */
 static inline neap_tensor apply_triangular_solve(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const struct solve_case *o = c->options;
-  const int images[] = {0, 1, 3, 2};
   const neap_tensor l = apply_cholesky(b, x, c);
-  if (o->right) x = neap_transpose(b, x, c->dims[2] > 0 ? images : NULL);
+  if (o->right) x = neap_transpose(b, x, (int[]){0, 1, 3, 2});
   return neap_triangular_solve(b, l, x, o->transposed, o->right);
 }
 static inline neap_tensor apply_linear_last(neap_builder *b, neap_tensor x, const struct op_case *c) {

@@ -116,6 +116,16 @@ neap_tensor neap_sequence_conv_from(neap_builder *b, neap_tensor x, neap_tensor 
  * broadcast. */
 neap_tensor neap_matmul(neap_builder *b, neap_tensor x, neap_tensor y, bool x_transposed, bool y_transposed);
 
+/* Gives the lower triangular L of symmetric positive definite matrices x = L L^T [..., n, n]. Only the lower
+ * triangle of x is read; above its diagonal L is 0. The gradient of x is symmetric: half of what an element
+ * and its mirror image change together. Of a matrix that is not positive definite, L has NaN in the first
+ * column that shows it, from the diagonal on, and in what follows from that. log det x is twice the sum of
+ * the logarithms of L's diagonal: neap_take of L as [..., n * n], with a step of n + 1. */
+neap_tensor neap_cholesky(neap_builder *b, neap_tensor x);
+/* Solves L y = x [..., n, m]; `right`: y L = x [..., m, n]. `transposed`: L^T in place of L. L [..., n, n]
+ * has the batch of x; only its lower triangle is read, and its gradient is 0 above the diagonal. */
+neap_tensor neap_triangular_solve(neap_builder *b, neap_tensor l, neap_tensor x, bool transposed, bool right);
+
 /* Joins `count` tensors, equal in all but one axis, along that axis: channels are axis 1. */
 neap_tensor neap_concat(neap_builder *b, const neap_tensor *parts, int count, int axis);
 /* Takes the `count` elements of an axis of x from `first` on. */

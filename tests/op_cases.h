@@ -340,6 +340,21 @@ static inline neap_tensor apply_matmul_broadcast(neap_builder *b, neap_tensor x,
                                        (neap_parameter_options){NEAP_INITIAL_NORMAL, 0.5f, false, NEAP_F32});
   return neap_matmul(b, x, w, false, false);
 }
+/* The factor of x x^T, of rows of pixels or of all of a matrix. */
+static inline neap_tensor apply_cholesky(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const float width = (float)(c->dims[2] > 0 ? c->dims[3] : c->dims[1]);
+  return neap_cholesky(b, neap_scale(b, neap_matmul(b, x, x, false, true), 1 / width, 0.1f));
+}
+struct solve_case {
+  bool transposed, right;
+};
+/* Of that factor and x. */
+static inline neap_tensor apply_triangular_solve(neap_builder *b, neap_tensor x, const struct op_case *c) {
+  const struct solve_case *o = c->options;
+  const neap_tensor l = apply_cholesky(b, x, c);
+  if (o->right) x = neap_transpose(b, x, (int[]){0, 1, 3, 2});
+  return neap_triangular_solve(b, l, x, o->transposed, o->right);
+}
 static inline neap_tensor apply_linear_last(neap_builder *b, neap_tensor x, const struct op_case *c) {
   const struct linear_case *o = c->options;
   return neap_linear(b, x, o->outputs, o->bias);

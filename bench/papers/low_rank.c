@@ -34,39 +34,6 @@ static neap_status build(neap_tensor (*layer)(neap_builder *b, neap_tensor x), n
   return status;
 }
 
-/* Finds the least bytes of a plan that takes at most `most` times the time of keeping everything, to 1 %. */
-static neap_status least_within(const neap_step *step, double most, struct outcome *best) {
-  struct outcome now;
-  TRY(plan_checked(step, UINT64_MAX, "neap", best));
-  TRY(plan_checked(step, 1, "neap", &now));
-  uint64_t low = now.peak;
-  while (best->peak > low + best->peak / 100) {
-    const uint64_t middle = low + (best->peak - low) / 2;
-    TRY(plan_checked(step, middle, "neap", &now));
-    if (now.fits && now.overhead <= most - 1)
-      *best = now;
-    else
-      low = middle;
-  }
-  return NEAP_OK;
-}
-
-static neap_status print_layers(const struct report *report, const char *name, const neap_step *step) {
-  static const double times[] = {1.0, 1.1, 1.3};
-  struct outcome found[3], everything, least;
-  for (int i = 0; i < 3; i++) {
-    progress(report, "%s at %.1f of the time", name, times[i]);
-    TRY(least_within(step, times[i] + 1e-9, &found[i]));
-  }
-  TRY(plan_checked(step, UINT64_MAX, "neap", &everything));
-  TRY(plan_checked(step, 1, "neap", &least));
-  TRY(plan_checked(step, least.peak, "neap", &least));
-  print_row(report, "  %-10s %10.1f %10.1f %10.1f %10.1f %10.1f %9.2f\n", name,
-            (double)everything.values / 1e6, (double)found[0].values / 1e6, (double)found[1].values / 1e6,
-            (double)found[2].values / 1e6, (double)least.values / 1e6, 1 + least.overhead);
-  return NEAP_OK;
-}
-
 neap_status print_low_rank(struct report *report) {
   static const struct {
     const char *name;
@@ -78,7 +45,7 @@ neap_status print_low_rank(struct report *report) {
   for (int i = 0; i < 2; i++) {
     neap_step *step = NULL;
     TRY(build(rows[i].layer, &step));
-    const neap_status status = print_layers(report, rows[i].name, step);
+    const neap_status status = print_least_within(report, rows[i].name, step, (double[]){1.0, 1.1, 1.3});
     neap_step_free(step);
     if (status != NEAP_OK) return status;
   }

@@ -1,9 +1,9 @@
 /* papers [-m FOLDER] [-g GRAPHS] [TABLE ...]
  *
  * Published tables beside ours, all or those named: chen lstm revolve bptt hong kusumoto feng-huang monet
- * random minimalloc dlr. Each row has the published figure, ours, and whether ours is as good. Every plan is
- * judged by the independent checker. -m: where minimalloc's instances lie (NAME.CAPACITY.csv). -g: random
- * graphs of a size (5).
+ * random minimalloc dlr adelia. Each row has the published figure, ours, and whether ours is as good. Every
+ * plan is judged by the independent checker. -m: where minimalloc's instances lie (NAME.CAPACITY.csv). -g:
+ * random graphs of a size (5).
  *
  * Exit status: 0: every row is as good as published; 1: not all are, or something failed; 2: wrong usage. */
 #include <stdarg.h>
@@ -29,6 +29,7 @@ static const struct table {
     {"random", "Bartan et al. 2023, Moccasin: random layered graphs (Gagrani et al. 2022)", print_random},
     {"minimalloc", "Moffitt 2023, MiniMalloc: offsets of buffers with lifetimes", print_minimalloc},
     {"dlr", "DLR-Lock 2026 (arXiv 2605.10777): deep networks of low rank in place of MLPs", print_low_rank},
+    {"adelia", "ADELIA 2026 (arXiv 2605.06392): gradients through block-tridiagonal matrices", print_adelia},
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 
@@ -86,6 +87,39 @@ neap_status plan_checked(const neap_step *step, uint64_t budget, const char *pla
   out->overhead = info.cost / info.base_cost - 1;
   neap_plan_free(plan);
   return status;
+}
+
+/* Finds the least bytes of a plan that takes at most `most` times the time of keeping everything, to 1 %. */
+static neap_status least_within(const neap_step *step, double most, struct outcome *best) {
+  struct outcome now;
+  TRY(plan_checked(step, UINT64_MAX, "neap", best));
+  TRY(plan_checked(step, 1, "neap", &now));
+  uint64_t low = now.peak;
+  while (best->peak > low + best->peak / 100) {
+    const uint64_t middle = low + (best->peak - low) / 2;
+    TRY(plan_checked(step, middle, "neap", &now));
+    if (now.fits && now.overhead <= most - 1)
+      *best = now;
+    else
+      low = middle;
+  }
+  return NEAP_OK;
+}
+
+neap_status print_least_within(const struct report *report, const char *name, const neap_step *step,
+                               const double times[3]) {
+  struct outcome found[3], everything, least;
+  for (int i = 0; i < 3; i++) {
+    progress(report, "%s at %.1f of the time", name, times[i]);
+    TRY(least_within(step, times[i] + 1e-9, &found[i]));
+  }
+  TRY(plan_checked(step, UINT64_MAX, "neap", &everything));
+  TRY(plan_checked(step, 1, "neap", &least));
+  TRY(plan_checked(step, least.peak, "neap", &least));
+  print_row(report, "  %-10s %10.1f %10.1f %10.1f %10.1f %10.1f %9.2f\n", name,
+            (double)everything.values / 1e6, (double)found[0].values / 1e6, (double)found[1].values / 1e6,
+            (double)found[2].values / 1e6, (double)least.values / 1e6, 1 + least.overhead);
+  return NEAP_OK;
 }
 
 static bool chosen(const char *name, int count, char **names) {

@@ -37,6 +37,11 @@ struct outcome {
  * another cost or a higher peak than the plan says. */
 neap_status plan_checked(const neap_step *step, uint64_t budget, const char *planner, struct outcome *out);
 
+/* Prints a row: bytes beside the residents of keeping everything, the least ones within each of the times
+ * (of that of keeping everything), the least of all, and its time. */
+neap_status print_least_within(const struct report *report, const char *name, const neap_step *step,
+                               const double times[3]);
+
 /* A table prints its heading, its rows and what its figures count. */
 typedef neap_status table_function(struct report *report);
 table_function print_chen, print_lstm, print_feng_huang, print_kusumoto, print_monet; /* networks.c, lstm.c */
@@ -44,5 +49,6 @@ table_function print_revolve, print_bptt, print_hong;                           
 table_function print_random;                                                          /* random.c */
 table_function print_minimalloc;                                                      /* minimalloc.c */
 table_function print_low_rank;                                                        /* low_rank.c */
+table_function print_adelia;                                                          /* adelia.c */
 
 #endif

@@ -126,6 +126,11 @@ struct matmul_attributes {
   bool a_transposed, b_transposed;
 };
 
+struct solve_attributes {
+  bool transposed; /* the matrix is L^T */
+  bool right;      /* it stands at the right of the solution */
+};
+
 struct axes_attributes { /* sums */
   int64_t axes;          /* a bit an axis */
   float scale;           /* what the sum is multiplied by */
@@ -172,6 +177,7 @@ union attributes {
   struct loss_attributes loss;
   struct scalar_attributes scalar;
   struct matmul_attributes matmul;
+  struct solve_attributes solve;
   struct axes_attributes axes;
   struct expand_attributes expand;
   struct order_attributes order;

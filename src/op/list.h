@@ -16,6 +16,11 @@ OP(LINEAR_BACKWARD_DATA, linear_backward_data)       /* w, dy -> dx */
 OP(LINEAR_BACKWARD_WEIGHTS, linear_backward_weights) /* x, dy, [addend] -> dw */
 OP(BIAS_BACKWARD, bias_backward)                     /* dy -> dbias */
 OP(MATMUL, matmul)                                   /* a, b -> y */
+/* triangular.c */
+OP(CHOLESKY, cholesky)                                   /* x -> l */
+OP(CHOLESKY_BACKWARD, cholesky_backward)                 /* l, dl -> dx */
+OP(TRIANGULAR_SOLVE, triangular_solve)                   /* l, b -> y */
+OP(TRIANGULAR_SOLVE_BACKWARD, triangular_solve_backward) /* y, db, [addend] -> dl */
 /* expert.c */
 OP(ROUTE, route)                                                   /* scores -> weights, rows, places, ends */
 OP(ROUTE_BACKWARD, route_backward)                                 /* scores, dweights -> dscores */

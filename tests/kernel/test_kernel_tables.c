@@ -222,6 +222,20 @@ static void run_sequence_conv(const struct cpu_kernels *k, struct buffers *b, in
     }
 }
 
+/* A factor of a block whose diagonal is large, and systems with it, of as many rows and columns. */
+static void run_triangular(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const int64_t n = size < TRIANGULAR_BLOCK ? size : TRIANGULAR_BLOCK;
+  float *l = b->y, *x = b->y + 8192;
+  memcpy(l, b->x, 8192 * sizeof *l);
+  for (int64_t i = 0; i < n; i++) l[i * 65 + i] = 80;
+  k->cholesky_block(n, 65, b->x + 5000, l);
+  for (int turned = 0; turned < 4; turned++, x += 12000) {
+    const struct triangular_block t = {n, size, 65, turned & 1, turned & 2 ? 1 : size, turned & 2 ? n : 1};
+    memcpy(x, b->x, 12000 * sizeof *x);
+    k->triangular_block(&t, l, turned & 1 ? NULL : b->x + 30000, x);
+  }
+}
+
 static void run_broadcast(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
   k->divide_broadcast((struct strides){2, {9, size}, {size, 1}, {1, 0}}, b->x, b->x + 7000, b->y);
   k->subtract_broadcast((struct strides){2, {9, size}, {0, 1}, {size, 1}}, b->x, b->x + 7000, b->y + 2000);
@@ -353,6 +367,7 @@ static const struct {
     {"softmax", run_softmax},
     {"row_norm", run_row_norm},
     {"sequence_conv", run_sequence_conv},
+    {"triangular", run_triangular},
     {"broadcast", run_broadcast},
     {"lstm", run_lstm},
     {"gru", run_gru},

@@ -271,6 +271,8 @@ OPERATORS: dict[str, list[Any]] = {
     "sequence_lengths": [Tensor],
     "positions": [c_int64, c_int64, c_int64],
     "matmul": [Tensor, Tensor, c_bool, c_bool],
+    "cholesky": [Tensor],
+    "triangular_solve": [Tensor, Tensor, c_bool, c_bool],
     "concat": [Tensors, c_int, c_int],
     "slice": [Tensor, c_int, c_int64, c_int64],
     "take": [Tensor, c_int, c_int64, TakeOptions],

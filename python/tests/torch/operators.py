@@ -573,6 +573,33 @@ def matmul(x: tuple[int, ...], y: tuple[int, ...], x_transposed: bool, y_transpo
     return Case(name, tuple(real(*s) for s in shapes), then("matmul", x_transposed, y_transposed), function)
 
 
+def definite(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.cholesky(x @ x.mT)
+
+
+def cholesky(*shape: int) -> Case:
+    """The factor of x x^T, whose gradient PyTorch makes symmetric, too."""
+    return Case(
+        text("cholesky", shape), (real(*shape),), lambda n, x: n.cholesky(n.matmul(x, x, False, True)), definite
+    )
+
+
+def triangular_solve(shape: tuple[int, ...], columns: int, transposed: bool, right: bool) -> Case:
+    """A system with that factor."""
+    size = (shape[-2], columns)
+    y = (*shape[:-2], *(size[::-1] if right else size))
+
+    def build(n: Any, x: int, y: int) -> int:
+        return n.triangular_solve(n.cholesky(n.matmul(x, x, False, True)), y, transposed, right)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        factor = definite(x).mT if transposed else definite(x)
+        return torch.linalg.solve_triangular(factor, y, upper=transposed, left=not right)
+
+    name = text("triangular_solve", shape, y, "LT" if transposed else "L", "right" if right else "left")
+    return Case(name, (real(*shape), real(*y)), build, function)
+
+
 PRODUCTS = [
     ((3, 5), (5, 7)),
     ((1, 9), (9, 1)),
@@ -607,6 +634,15 @@ TABLES = [
         for rows, width, ids in [(3, 7, whole(0, 3, 11)), (11, 5, whole(0, 11, 2, 3, 4)), (97, 45, whole(0, 97, 24, 37))]
     ),
     *(matmul(x, y, a, b) for x, y in PRODUCTS for a, b in itertools.product((False, True), repeat=2)),
+    *(cholesky(*shape) for shape in [(1, 3), (5, 40), (2, 3, 4, 32), (3, 70, 560)]),
+    *(
+        triangular_solve(shape, columns, transposed, right)
+        for shape, columns in [((5, 40), 3), ((2, 3, 4, 32), 5), ((70, 560), 67)]
+        for transposed in (False, True)
+        for right in (False, True)
+    ),
+    Case("triangular_solve of a lower triangle", (between(1, 2, 5, 5), real(5, 3)), then("triangular_solve", False, False),
+         lambda x, y: torch.linalg.solve_triangular(x.tril(), y, upper=False)),
     Case("matmul of a tensor with itself", (real(3, 5, 7),), lambda n, t: n.matmul(t, t, False, True), lambda t: t @ t.mT),
     *(
         Case(text("linear", x, outputs, "bias" if bias else ""), (real(*x),), then("linear", outputs, bias), F.linear)

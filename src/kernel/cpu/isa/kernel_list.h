@@ -331,6 +331,12 @@ KERNEL(void, sequence_mask,
        (int64_t sequences, int64_t rows, size_t row, const int32_t *lengths, const void *x, void *y))
 /* Counts the ids of each sequence before its first negative one; ids: [sequences, times]. */
 KERNEL(void, sequence_lengths, (int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths))
+/* Solves t.size equations for t.columns in place: L x = x - w or, transposed, L^T x = x - w. L lies in rows
+ * of t.l_row elements; w: [t.size, t.columns], NULL: 0. */
+KERNEL(void, triangular_block, (const struct triangular_block *t, const float *l, const float *w, float *x))
+/* Factors l - w of `size` rows of `row` elements in place, of the lower triangle alone; w: [size, size],
+ * NULL: 0. A pivot that is not positive becomes NaN. */
+KERNEL(void, cholesky_block, (int64_t size, int64_t row, const float *w, float *l))
 /* Computes products of matrices. `workspace`: product_workspace bytes. multiplies_pairs: whether there are
  * products of pairs of bf16. */
 PAIRS_KERNEL(void, product, (const struct product *p, const struct product_operands *o, void *workspace))

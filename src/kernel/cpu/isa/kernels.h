@@ -337,6 +337,15 @@ struct product_operands {
   struct noise noise; /* of b, if that is perturbed */
 };
 
+/* Some equations of a triangular system: at most TRIANGULAR_BLOCK. Element (r, c) of x is at r * row + c *
+ * column. */
+enum { TRIANGULAR_BLOCK = 64 };
+struct triangular_block {
+  int64_t size, columns, l_row;
+  bool transposed;
+  int64_t row, column;
+};
+
 struct cpu_kernels {
   const char *name;
 #define KERNEL(result, name, parameters) result(*name) parameters;

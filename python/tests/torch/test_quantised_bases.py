@@ -48,7 +48,7 @@ def blocks_of(path: Path, kind: str) -> dict[str, np.ndarray]:
     """The tensors of a file that are blocks, by rows of a block."""
     with safetensors.safe_open(path, "np") as file:
         stored = json.loads(file.metadata()["quantised_tensors"])
-        sizes = {"nf4": 36, "i8": 68, "q8_0": 34}
+        sizes = {"nf4": 36, "i8": 68, "q8_0": 34, "q4_k": 144, "q5_k": 176, "q6_k": 210}
         assert {entry["type"] for entry in stored.values()} == {kind}
         return {name: file.get_tensor(name).reshape(-1, sizes[kind]) for name in stored}
 
@@ -88,6 +88,26 @@ def test_i8_is_that_of_bitsandbytes(library, tmp_path):
         np.testing.assert_array_equal(scales, np.broadcast_to(most.numpy()[:, None], scales.shape), name)
         wanted = functional.int8_vectorwise_dequant(numbers, most).numpy()
         np.testing.assert_array_equal(got[name], wanted, name)
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("q4_k", 0.04, 0.1), ("q5_k", 0.02, 0.05), ("q6_k", 0.01, 0.025)])
+def test_blocks_of_256_are_those_of_gguf(library, tmp_path, kind, least, most):
+    """gguf reads the same numbers of them, which are near the weights: by the root of mean squares. Runs have the same bits at every
+    budget, and with weights on disk."""
+    gguf = pytest.importorskip("gguf")
+    model = make("llama", tmp_path / "base", vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512)
+    got = values_of(library, tmp_path / "base", tmp_path / "saved", base=kind.encode())
+    blocks = blocks_of(tmp_path / "saved", kind)
+    assert set(blocks) == {name for name in got if is_linear(name)}
+    for name, block in blocks.items():
+        wanted = gguf.quants.dequantize(block.copy(), gguf.GGMLQuantizationType[f"{kind[:-1]}K".upper()])
+        np.testing.assert_array_equal(got[name].reshape(-1), wanted.reshape(-1), name)
+        weight = model.state_dict()[name].numpy()
+        off = np.sqrt(np.mean((got[name] - weight) ** 2) / np.mean(weight**2))
+        assert least < off < most, (name, off)
+    runs = [tune(tmp_path, tmp_path / "base", "--base", kind, *way, name=str(i))
+            for i, way in enumerate(((), LEAST, ("--base-on-disk", "always")))]  # fmt: skip
+    assert len({json.loads((run / "state.json").read_text())["weights_sha256"] for run in runs}) == 1
 
 
 def test_what_the_base_is(library, tmp_path):
@@ -367,7 +387,7 @@ def test_damaged_folders_of_8_bits_are_told(tmp_path):
         ({scales: None}, "I8"),
         ({scales: whole[scales][:-1]}, "it must have 768"),
         ({scales: whole[scales].double()}, "only F32"),
-        ({scales: torch.full_like(whole[scales], torch.inf)}, "not finite"),
+        ({scales: torch.full_like(whole[scales], torch.inf)}, "weights must be finite"),
         ({name: whole[name].to(torch.uint8)}, "a matrix of I8"),
         ({name: whole[name].reshape(-1)}, "a matrix of I8"),
         ({name: whole[name][:, :32].contiguous()}, "by its description"),

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Writes quantised_cases.h: blocks of quantised types, their numbers, and numbers as blocks.
 
-What is written is PyPI's gguf (ggml's types) and bitsandbytes (nf4, i8), never ours:
+What is written is PyPI's gguf (ggml's types), ggml itself (numbers as blocks of q4_k, q5_k, q6_k, which gguf only reads; built
+without fused operations, as CMAKE_ARGS=-DGGML_NATIVE=OFF does) and bitsandbytes (nf4, i8), never ours:
 
-    pip install gguf==0.19.0 bitsandbytes==0.50.2
-    python3 tests/quantised_cases.py >tests/quantised_cases.h
+    pip install gguf==0.19.0 bitsandbytes==0.50.2 llama-cpp-python==0.3.16
+    python3 tests/quantised_cases.py .../llama_cpp/lib/libggml-base.so >tests/quantised_cases.h
     clang-format -i tests/quantised_cases.h
 """
+
+import ctypes
+import sys
 
 import numpy as np
 import torch
@@ -43,8 +47,16 @@ def numbers_to_write(length: int) -> np.ndarray:
         random.uniform(-6e4, 6e4, 64),
         random.uniform(100, 101, 64),
         np.eye(1, 64, 5)[0] * -7 + 0.0,
+        *(random.standard_normal((3, 64)) * 0.02),
     ]
     return np.array(rows, np.float32).reshape(-1, length)
+
+
+def written_by_ggml(name: str, x: np.ndarray, size: int) -> np.ndarray:
+    blocks = np.empty(x.size // 256 * size, np.uint8)
+    write = ctypes.CDLL(sys.argv[1])[f"quantize_row_{name.lower()[:-1]}K_ref"]
+    write(x.ctypes.data_as(ctypes.c_void_p), blocks.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size))
+    return blocks
 
 
 def array(kind: str, name: str, values: np.ndarray) -> None:
@@ -69,11 +81,10 @@ def main() -> None:
         array("uint8_t", f"{name.lower()}_blocks", blocks)
         with np.errstate(all="ignore"):
             array("uint32_t", f"{name.lower()}_numbers", bits(quants.dequantize(blocks.reshape(-1), kind)))
-        cases.append([name, length * len(blocks), "0", length, "NULL"])
-        if length == 32:
-            x = numbers_to_write(length)
-            array("uint8_t", f"{name.lower()}_written", quants.quantize(x.reshape(-1), kind))
-            cases[-1][2:] = [str(x.size), length, f"{name.lower()}_written"]
+        x = numbers_to_write(length)
+        written = quants.quantize(x.reshape(-1), kind) if length == 32 else written_by_ggml(name, x, size)
+        array("uint8_t", f"{name.lower()}_written", written)
+        cases.append([name, length * len(blocks), str(x.size), length, f"{name.lower()}_written"])
     x = numbers_to_write(64)
     q, scales = torch.ops.bitsandbytes.quantize_4bit(torch.tensor(x).reshape(-1), 64, "nf4", torch.uint8)
     y = torch.ops.bitsandbytes.dequantize_4bit(q, scales, 64, "nf4", [x.size], torch.float32).numpy()

@@ -93,6 +93,217 @@ static void q5_1_from_floats(const float *x, void *block) {
   memcpy(block, &b, sizeof b);
 }
 
+/* ---- Blocks of 256 numbers in parts, as ggml's quantize_row_q4_K_ref and its like make them ---- */
+
+/* To the nearest within limits that are whole, halves to the even one. NaN is `low`. */
+static int round_within(float x, float low, float high) {
+  const float whole = 0x1.8p23f; /* of this size floats are whole numbers */
+  x = x > low ? (x < high ? x : high) : low;
+  return (int)(x + whole - whole);
+}
+
+/* A part of 32 numbers, and how much each weighs. */
+struct part {
+  const float *x;
+  float weights[32], low, high, sum, sum_x; /* of weights; of weights times x */
+};
+
+static void measure_part(const float *x, struct part *p) {
+  float squares = 0;
+  *p = (struct part){.x = x, .low = x[0], .high = x[0]};
+  for (int i = 0; i < 32; i++) squares += x[i] * x[i];
+  const float size = sqrtf(squares / 32);
+  for (int i = 0; i < 32; i++) {
+    p->weights[i] = size + fabsf(x[i]);
+    p->low = x[i] < p->low ? x[i] : p->low;
+    p->high = x[i] > p->high ? x[i] : p->high;
+    p->sum += p->weights[i];
+    p->sum_x += p->weights[i] * x[i];
+  }
+  p->low = p->low > 0 ? 0 : p->low;
+}
+
+/* Numbers of a part, q of 0 to `most`, whose values are scale q + low. */
+struct fit {
+  uint8_t q[32];
+  float scale, low, error;
+};
+
+/* Rounds from a low on, which is that of the best fit so far. */
+static void round_part(const struct part *p, float inverse, float low, int most, uint8_t q[32]) {
+  for (int i = 0; i < 32; i++) q[i] = (uint8_t)round_within(inverse * (p->x[i] - low), 0, (float)most);
+}
+
+static void weigh_error(const struct part *p, struct fit *f) {
+  f->error = 0;
+  for (int i = 0; i < 32; i++) {
+    const float off = f->scale * (float)f->q[i] + f->low - p->x[i];
+    f->error += p->weights[i] * (off * off);
+  }
+}
+
+/* Takes the scale and low of least squares, a low of at most 0; false where q has one number. */
+static bool fit_line(const struct part *p, struct fit *f) {
+  float sum = 0, squares = 0, products = 0;
+  for (int i = 0; i < 32; i++) {
+    const float q = (float)f->q[i], weighed = p->weights[i] * q;
+    sum += weighed;
+    squares += weighed * q;
+    products += weighed * p->x[i];
+  }
+  const float divisor = p->sum * squares - sum * sum;
+  if (!(divisor > 0)) return false;
+  f->scale = (p->sum * products - p->sum_x * sum) / divisor;
+  f->low = (squares * p->sum_x - sum * products) / divisor;
+  if (f->low > 0) {
+    f->low = 0;
+    f->scale = products / squares;
+  }
+  weigh_error(p, f);
+  return true;
+}
+
+/* ggml's make_qkx2_quants: tries scales for `most` + `first` numbers and on, in steps of 0.1. */
+static void fit_part(const float *x, int most, float first, int steps, struct fit *best) {
+  struct part p;
+  measure_part(x, &p);
+  *best = (struct fit){.low = p.low};
+  const float range = p.high - p.low;
+  if (!(range > 1e-30f)) return; /* numbers that f16 does not tell apart, either */
+  best->scale = 1 / ((float)most / range);
+  round_part(&p, (float)most / range, best->low, most, best->q);
+  weigh_error(&p, best);
+  for (int step = 0; step <= steps; step++) {
+    struct fit f;
+    const float numbers = first + 0.1f * (float)step + (float)most;
+    round_part(&p, numbers / (p.high - best->low), best->low, most, f.q);
+    if (fit_line(&p, &f) && f.error < best->error) *best = f;
+  }
+}
+
+/* The first members of q4_k and q5_k. */
+struct k_head {
+  uint16_t scale, least;
+  uint8_t scales[12];
+};
+
+static void pack_k_scale(int p, int scale, int least, uint8_t s[12]) {
+  if (p < 4) {
+    s[p] = (uint8_t)scale;
+    s[p + 4] = (uint8_t)least;
+    return;
+  }
+  s[p + 4] = (uint8_t)((scale & 15) | (least & 15) << 4);
+  s[p - 4] |= (uint8_t)(scale >> 4 << 6);
+  s[p] |= (uint8_t)(least >> 4 << 6);
+}
+
+static struct k_head round_parts(const float *x, int most, float first, int steps, uint8_t q[256]) {
+  struct k_head head = {0};
+  struct fit fits[8];
+  float scale = 0, least = 0;
+  for (int p = 0; p < 8; p++) {
+    fit_part(x + 32 * p, most, first, steps, &fits[p]);
+    scale = fits[p].scale > scale ? fits[p].scale : scale;
+    least = -fits[p].low > least ? -fits[p].low : least;
+  }
+  const float scales = scale > 0 ? 63 / scale : 0, leasts = least > 0 ? 63 / least : 0;
+  for (int p = 0; p < 8; p++)
+    pack_k_scale(p, round_within(scales * fits[p].scale, 0, 63), round_within(leasts * -fits[p].low, 0, 63),
+                 head.scales);
+  head.scale = f16_from_float(scale / 63);
+  head.least = f16_from_float(least / 63);
+  for (int p = 0; p < 8; p++) {
+    const float own = f16_to_float(head.scale) * (float)k_scale(head.scales, p),
+                low = f16_to_float(head.least) * (float)k_least(head.scales, p);
+    memcpy(q + 32 * p, fits[p].q, 32);
+    for (int i = 32 * p; own != 0 && i < 32 * p + 32; i++)
+      q[i] = (uint8_t)round_within((x[i] + low) / own, 0, (float)most);
+  }
+  return head;
+}
+
+static void pack_halves(const uint8_t q[256], uint8_t low[128]) {
+  for (int i = 0; i < 128; i++)
+    low[i] = (uint8_t)((q[i / 32 * 64 + i % 32] & 15) | q[i / 32 * 64 + 32 + i % 32] << 4);
+}
+
+static void q4_k_from_floats(const float *x, void *block) {
+  struct q4_k b;
+  uint8_t q[256];
+  const struct k_head head = round_parts(x, 15, -1, 20, q);
+  memcpy(&b, &head, sizeof head);
+  pack_halves(q, b.q);
+  memcpy(block, &b, sizeof b);
+}
+
+static void q5_k_from_floats(const float *x, void *block) {
+  struct q5_k b;
+  uint8_t q[256];
+  const struct k_head head = round_parts(x, 31, -0.5f, 15, q);
+  memcpy(&b, &head, sizeof head);
+  pack_halves(q, b.q);
+  memset(b.high, 0, sizeof b.high);
+  for (int i = 0; i < 256; i++) b.high[i % 32] |= (uint8_t)(q[i] >> 4 << i / 32);
+  memcpy(block, &b, sizeof b);
+}
+
+/* ggml's make_qx_quants: returns the scale of 16 numbers of -32 to 31, the best of 19, and the numbers plus
+ * 32; errors weigh as the squares of the numbers. Of zeros all bits are 0. */
+static float fit_about_zero(const float *x, uint8_t q[16]) {
+  float most = 0, best = 0, scale = 0;
+  for (int i = 0; i < 16; i++)
+    if (fabsf(x[i]) > fabsf(most)) most = x[i];
+  memset(q, 0, 16);
+  if (fabsf(most) < 1e-15f) return 0;
+  for (int step = 0; step < 19; step++) { /* first 32 numbers, then 32 - 0.9 to 32 + 0.9 */
+    const int tenths = step == 0 ? 0 : step <= 9 ? step - 10 : step - 9;
+    const float inverse = -(32 + 0.1f * (float)tenths) / most;
+    float products = 0, squares = 0;
+    uint8_t tried[16];
+    for (int i = 0; i < 16; i++) {
+      const int number = round_within(inverse * x[i], -32, 31);
+      const float weighed = x[i] * x[i];
+      tried[i] = (uint8_t)(number + 32);
+      products += weighed * x[i] * (float)number;
+      squares += weighed * (float)number * (float)number;
+    }
+    if (step > 0 && !(squares > 0 && products * products > best * squares)) continue;
+    memcpy(q, tried, sizeof tried);
+    scale = squares != 0 ? products / squares : 0;
+    best = scale * products;
+  }
+  return scale;
+}
+
+static void q6_k_from_floats(const float *x, void *block) {
+  struct q6_k b = {.scale = 0};
+  uint8_t q[256];
+  float scales[16], most = 0;
+  for (int p = 0; p < 16; p++) {
+    scales[p] = fit_about_zero(x + 16 * p, q + 16 * p);
+    if (fabsf(scales[p]) > fabsf(most)) most = scales[p];
+  }
+  if (fabsf(most) < 1e-15f) { /* all bits are 0, as ggml has them */
+    memcpy(block, &b, sizeof b);
+    return;
+  }
+  const float inverse = -128 / most;
+  b.scale = f16_from_float(1 / inverse);
+  for (int p = 0; p < 16; p++) {
+    b.scales[p] = (int8_t)round_within(inverse * scales[p], -128, 127);
+    const float own = f16_to_float(b.scale) * (float)b.scales[p];
+    for (int i = 16 * p; i < 16 * p + 16; i++) {
+      const int number = own != 0 ? 32 + round_within(x[i] / own, -32, 31) : q[i];
+      b.q[p / 8 * 64 + p % 4 * 16 + i % 16] |= (uint8_t)((number & 15) << p / 4 % 2 * 4);
+      b.high[p / 8 * 32 + p % 2 * 16 + i % 16] |= (uint8_t)(number >> 4 << p / 2 % 4 * 2);
+    }
+  }
+  memcpy(block, &b, sizeof b);
+}
+
+/* ---- Blocks as bitsandbytes makes them ---- */
+
 /* As bitsandbytes' quantize_4bit: what is above a border, the middle of two numbers of the table, takes the
  * larger one. */
 static void nf4_from_floats(const float *x, void *block) {
@@ -259,6 +470,9 @@ static const struct quantiser {
     {NEAP_Q4_1, F16_LARGEST, .from_floats = q4_1_from_floats},
     {NEAP_Q5_0, 16 * F16_LARGEST, .from_floats = q5_0_from_floats},
     {NEAP_Q5_1, F16_LARGEST, .from_floats = q5_1_from_floats},
+    {NEAP_Q4_K, 32 * F16_LARGEST, .from_floats = q4_k_from_floats},
+    {NEAP_Q5_K, 32 * F16_LARGEST, .from_floats = q5_k_from_floats},
+    {NEAP_Q6_K, 32 * F16_LARGEST, .from_floats = q6_k_from_floats},
     {NEAP_NF4, FLT_MAX, .from_floats = nf4_from_floats},
     {NEAP_I8, FLT_MAX, .from_row = i8_from_row},
 };

@@ -24,7 +24,7 @@ struct origin {
   int64_t block;
   const char *suffix;                   /* "weight" or "bias" */
   const struct weight_tensor *file;     /* in a folder */
-  const struct packed_weight *packed;   /* in a folder: packed in 4 bits; NULL: not packed */
+  const struct packed_weight *packed;   /* in a folder: by bitsandbytes; NULL: not packed */
   const struct weight_tensor **experts; /* in a folder: those of each expert, of which `file` is the first */
   int64_t expert_count;                 /* that have a tensor each there; 1: the variable has one */
   int32_t tensor;                       /* in a GGUF file */

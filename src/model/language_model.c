@@ -63,9 +63,10 @@ static neap_status find_experts(struct language_model *m, struct origin *o, bool
     RETURN_IF(!*found, NEAP_BAD_FORMAT, "%s: tensor '%s' is missing; each of the %lld experts needs one",
               m->path, name, (long long)count);
     TRY(packed_weight_find(&m->weights, o->experts[e], &m->region, &packed));
-    RETURN_IF(packed != NULL, NEAP_UNSUPPORTED,
-              "%s: tensor '%s' is packed in 4 bits; weights of experts must be whole or in GGUF's blocks",
-              m->path, name);
+    RETURN_IF(
+        packed != NULL, NEAP_UNSUPPORTED,
+        "%s: tensor '%s' is packed by bitsandbytes; weights of experts must be whole or in GGUF's blocks",
+        m->path, name);
     TRY(safetensors_need_real(o->experts[e]->file, o->experts[e]->index));
     const struct safetensors_tensor *t = &o->experts[e]->file->tensors[o->experts[e]->index],
                                     *first = &o->experts[0]->file->tensors[o->experts[0]->index];
@@ -469,6 +470,8 @@ neap_status language_model_understood(const char *path, struct region *region,
                                   .architecture = gguf_text(&m.gguf, "general.architecture"),
                                   .asked = &m.asked};
   if (status == NEAP_OK) status = keys_tell_unused(&keys, region, understood);
+  if (status == NEAP_OK)
+    status = packed_weight_tell(json_object_get(m.config, "quantization_config"), region, understood);
   language_file_close(&m);
   return status;
 }
@@ -600,7 +603,7 @@ static neap_status take_shapes(const struct language_model *m, neap_graph *graph
     if (t->kept) t->frozen = false;
     t->origin = is_less(m, o);
     if (m->config == NULL && o->rank == 2) t->file_dtype = m->gguf.tensors[o->tensor].dtype;
-    if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = NEAP_NF4;
+    if (o->packed != NULL && packed_weight_has_blocks(o->packed)) t->file_dtype = o->packed->dtype;
     t->file_bytes = language_file_bytes(m, o);
   }
   return NEAP_OK;

@@ -172,7 +172,7 @@ static neap_status read_rows(const void *context, int32_t index, int64_t first, 
 static bool has_blocks(const void *context, int32_t index, neap_dtype dtype) {
   const struct language_model *m = context;
   const struct origin *o = &m->origins[index];
-  if (o->packed != NULL) return dtype == NEAP_NF4 && packed_weight_has_blocks(o->packed);
+  if (o->packed != NULL) return dtype == o->packed->dtype && packed_weight_has_blocks(o->packed);
   return m->config == NULL && m->gguf.tensors[o->tensor].dtype == dtype;
 }
 

@@ -159,7 +159,7 @@ const neap_setting setting_rows[] = {
      .flags = ONE_RUN | LIST, .verbs = LEARN | REPLAY, .with = "init"},
     {"freeze", "PATTERN", NULL, "do not train these parameters, with * and ?; several; !PATTERN: except those", FIELD(TEXT, session.freeze),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .key = "freeze"},
-    {"store", "PATTERN=TYPE", NULL, "store these frozen weights in blocks of few bits: q8_0, q5_1, q5_0, q4_1, q4_0, nf4, i8, or file: the type in the model's file; several; !PATTERN: except those", FIELD(TEXT, session.store),
+    {"store", "PATTERN=TYPE", NULL, "store these frozen weights in blocks of few bits: q8_0, q6_k, q5_k, q4_k, q5_1, q5_0, q4_1, q4_0, nf4, i8, or file: the type in the model's file; several; !PATTERN: except those", FIELD(TEXT, session.store),
      .flags = BITS | STEP | LIST, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora|side", .key = "store"},
     {"base", "TYPE", NULL, "store all frozen linear layers except the head in this type, such as nf4, q8_0 or i8 (bitsandbytes' rows of 8 bits)", FIELD(TEXT, session.base),
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .with = "freeze|lora|side", .key = "base"},

@@ -503,7 +503,7 @@ static void test_write_failures(void **state) {
   } bad[] = {{NEAP_Q8_0, "tensor 'w': its rows of 48 elements must consist of whole blocks of Q8_0"},
              {NEAP_I32, "tensor 'w' cannot be written as i32"},
              {NEAP_F64, "tensor 'w' cannot be written as f64"},
-             {NEAP_Q4_K, "tensor 'w' cannot be written as q4_k"}};
+             {NEAP_NF4, "tensor 'w' cannot be written as nf4"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     other.dtype = bad[i].dtype;
     expect_unwritten(&content, NEAP_INVALID_ARGUMENT, bad[i].part);

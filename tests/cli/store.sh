@@ -34,8 +34,8 @@ expect 2 "${run[@]}" --steps 1 --store '*=q8_0'
 says "--store does nothing without --freeze"
 expect 2 "${run[@]}" --steps 1 "${frozen[@]}" --store '*=q8_0'
 says "is trained, and only frozen weights can be stored in q8_0"
-expect 2 "${run[@]}" --steps 1 "${frozen[@]}" --store 'stem.*=q4_k'
-says "TYPE is one of q8_0, q4_0, q4_1, q5_0, q5_1, nf4"
+expect 2 "${run[@]}" --steps 1 "${frozen[@]}" --store 'stem.*=q3_k'
+says "TYPE is one of q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, nf4"
 expect 2 "${run[@]}" --steps 1 "${frozen[@]}" --store 'trunk.*=q8_0'
 says "no parameter that 'trunk.*' matches"
 expect 2 "${run[@]}" --steps 1 "${frozen[@]}" --store 'stem.*=q8_0'

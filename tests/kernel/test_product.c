@@ -180,21 +180,7 @@ static void store_as(neap_dtype type, int64_t row, int64_t count, float *values,
     cpu_kernels_at(0)->widen(type, count, stored, values);
     return;
   }
-  if (can_quantise(type)) {
-    assert_int_equal(quantise(type, "b", row, count, values, stored), NEAP_OK);
-  } else { /* any numbers, with scales of 1/16 */
-    unsigned char *bytes = stored;
-    const size_t size = (size_t)dtype_bytes(type, 256);
-    for (size_t i = 0; i < (size_t)dtype_bytes(type, (uint64_t)count); i++)
-      bytes[i] = (unsigned char)(i * 37 % 253);
-    for (int64_t i = 0; i < count / 256; i++) {
-      const uint16_t scale = 0x2C00;
-      memcpy(bytes + (size_t)i * size + (type == NEAP_Q6_K ? offsetof(struct q6_k, scale) : 0), &scale,
-             sizeof scale);
-      if (type != NEAP_Q6_K)
-        memcpy(bytes + (size_t)i * size + offsetof(struct q4_k, least), &scale, sizeof scale);
-    }
-  }
+  assert_int_equal(quantise(type, "b", row, count, values, stored), NEAP_OK);
   dequantise(type, count, stored, values);
 }
 

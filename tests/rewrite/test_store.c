@@ -200,7 +200,7 @@ static void copy_numbers(const struct neap_session *from, struct neap_session *t
 /* A step is that on the same numbers as one matrix, and never has that matrix in memory. */
 static void test_panels(void **state) {
   (void)state;
-  static const char *const types[] = {"q8_0", "q4_0", "q5_1", "nf4"};
+  static const char *const types[] = {"q8_0", "q4_0", "q5_1", "nf4", "q5_k", "q6_k", "q4_k"};
   static const neap_dtype precisions[] = {NEAP_F32, NEAP_BF16, NEAP_F16};
   for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
     const neap_dtype precision = precisions[k % 3];

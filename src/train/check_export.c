@@ -126,6 +126,8 @@ static neap_session_options session_of(const struct export_check *c, bool writte
     s.lora = c->session->lora;
     s.lora_alpha = c->session->lora_alpha;
     s.lora_layers = c->session->lora_layers;
+    s.lora_rs = c->session->lora_rs;
+    s.lora_dora = c->session->lora_dora;
     s.freeze = c->session->freeze;
   }
   const char *model = written && c->kind != EXPORT_ADAPTERS ? c->options->out : c->options->model;

@@ -52,6 +52,13 @@ same "$("$json_field" base.path <again/state.json)" "$("$json_field" base.path <
 expect 2 "${run[@]}" --init whole --steps 1
 says "holds adapters or a side net, for a run with the same 'lora' or 'side'"
 
+# The check of what was written computes adapters as the run does.
+for kind in --dora --rslora; do
+  expect 0 "${run[@]}" "${lora[@]}" $kind --init base --steps 2 --out "run$kind"
+  expect 0 "$neap" export "run$kind" -o "peft$kind"
+  grep -q '^checked ' out || fail "the export with $kind is not checked: $(cat out)"
+done
+
 # As peft has them; and back.
 expect 0 "$neap" export whole -o peft --json
 same "$(field adapters)" 2 "the layers with an adapter"

@@ -54,7 +54,7 @@ says "holds adapters or a side net, for a run with the same 'lora' or 'side'"
 
 # The check of what was written computes adapters as the run does.
 for kind in --dora --rslora; do
-  expect 0 "${run[@]}" "${lora[@]}" $kind --init base --steps 2 --out "run$kind"
+  expect 0 "${run[@]}" --lora 4 --lora-alpha 12 $kind --init base --steps 6 --lr 0.01 --out "run$kind"
   expect 0 "$neap" export "run$kind" -o "peft$kind"
   grep -q '^checked ' out || fail "the export with $kind is not checked: $(cat out)"
 done

@@ -37,7 +37,7 @@ static inline const struct attention_pattern *attention_of_head(const struct att
   return &heads->of[heads->count > 1 ? head % heads->count : 0];
 }
 
-/* Whether a head does not see every key. */
+/* Returns whether a head does not see every key. */
 bool attention_hides(const struct attention_heads *heads);
 
 /* Reads the patterns of a layer from a list of entries, between which ; stands: layer i has entry i modulo
@@ -50,7 +50,7 @@ neap_status attention_read(const char *list, int64_t layer, struct attention_hea
 /* Returns the number of entries of a list. */
 int64_t attention_entries(const char *list);
 
-/* Whether the query at place i sees key j, which, if `causal`, stands before it or is its own. */
+/* Returns whether the query at place i sees key j, which, if `causal`, stands before it or is its own. */
 static inline bool attention_sees(const struct attention_pattern *p, bool causal, int64_t i, int64_t j) {
   const int64_t step = p->step > 1 ? p->step : 1, away = i > j ? i - j : j - i;
   return !(causal && j > i) && away % step == 0 && !(p->reach > 0 && away / step >= p->reach) &&

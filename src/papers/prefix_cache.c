@@ -1,4 +1,4 @@
-/* Where a recurrent model keeps states along prompts (Sparse Prefix Caching, arXiv 2605.05219): a recurrence
+/* States that a recurrent model keeps along prompts (Sparse Prefix Caching, arXiv 2605.05219): a recurrence
  * over positions, whose minima are those of lines that fall ever more steeply. */
 #include <math.h>
 #include <stdlib.h>

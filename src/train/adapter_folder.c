@@ -14,7 +14,7 @@
 #include "run/variables.h"
 #include "zoo/side_net.h"
 
-/* What a folder is made of. */
+/* The files of a folder. */
 static const struct folder_form {
   const char *config, *weights, *prefix; /* two files; and what names of tensors begin with */
 } adapter_form = {"adapter_config.json", "adapter_model.safetensors", ADAPTER_PREFIX},

@@ -5,7 +5,7 @@
 
 #include "zoo/sequence.h"
 
-/* What the names of its parameters begin with. */
+/* The beginnings of its parameters' names. */
 #define SIDE_NET  "side."
 #define SIDE_GATE SIDE_NET "gate." /* and that of the gates, one behind each block */
 

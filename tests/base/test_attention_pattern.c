@@ -4,7 +4,7 @@
 #include "effort.h"
 #include "session_help.h"
 
-/* What the definitions say of a pattern's two numbers. */
+/* A pattern's two numbers, by its definition. */
 typedef bool definition(int64_t i, int64_t j, int64_t a, int64_t b);
 
 static bool dense(int64_t i, int64_t j, int64_t a, int64_t b) {

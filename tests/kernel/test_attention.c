@@ -173,7 +173,7 @@ static int64_t of_key(const struct head *t, int64_t j) {
   return ((t->n * t->s->keys + j) * t->s->key_heads + key_head) * t->s->depth;
 }
 
-/* What the pattern of a head says, by its definition. */
+/* Returns whether a head sees a key, by its pattern's definition. */
 ORACLE static bool of_pattern(const char *text, int64_t head, int64_t i, int64_t j) {
   const char *first = text + (*text == '['), *at = first;
   for (; head > 0; head--) {

@@ -160,7 +160,7 @@ static void test_not_definite(void **state) {
 
 enum { BLOCKS = 4, BLOCK = 5, TIP = 3, SIDE = BLOCKS * BLOCK + TIP };
 
-/* Where the block of a parameter lies in the dense matrix. */
+/* The place of a parameter's block in the dense matrix. */
 static void place_of(const struct tensor *t, int64_t *row, int64_t *column) {
   const int64_t at = (t->name[1] - '0') * BLOCK;
   *row = t->name[0] == 'D' ? at : t->name[0] == 'B' ? at + BLOCK : BLOCKS * BLOCK;

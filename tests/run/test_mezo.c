@@ -165,7 +165,7 @@ static double step_oracle(const struct oracle *o, const neap_session *s, uint64_
   return (above + below) / 2;
 }
 
-/* Whether the variables of a session have come where the oracle's have, as far as rounding lets them. */
+/* Asserts that the variables of a session are those of the oracle, but for rounding. */
 static void compare(const char *what, const struct oracle *o, const neap_session *s,
                     const neap_session *before, double tolerance) {
   neap_variable v;

@@ -5,7 +5,7 @@
 
 #include "kernel/cpu/operator.h"
 
-/* What the steps of an operator share. */
+/* The kernels, threads and memory of an operator's steps. */
 struct solver {
   const struct cpu_kernels *kernels;
   int threads;

@@ -28,6 +28,14 @@ MODELS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Python raises KeyboardInterrupt also where the tests were started in the background, which ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Interrupting(torch.optim.SGD):
     """Is interrupted in an update once it is armed; copies of it are not."""
 

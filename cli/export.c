@@ -38,8 +38,14 @@ static bool is_gguf(const char *path) {
 /* What the place that was written to is called in JSON. */
 static const char *place_key(const struct settings *s) { return is_gguf(s->out) ? "file" : "folder"; }
 
-/* Prints what became of the check, if it was asked for. */
+/* Prints what the file has no place for, and what became of the check, if it was asked for. */
 static void tell_check(const struct settings *s, const neap_export_result *result) {
+  if (result->left_out[0] != '\0')
+    fprintf(
+        stderr,
+        "neap: %s: has no place for what the run attends to (%s); give it again where the model is used, for "
+        "others attend to all tokens\n",
+        s->out, result->left_out);
   if (result->checked)
     printf("checked       read back: outputs of a batch differ from the run's by %.1e of their size (at most "
            "%.0e "
@@ -54,6 +60,7 @@ static json_t *with_check(json_t *object, const neap_export_result *result) {
   json_object_set_new(object, "checked", json_boolean(result->checked));
   if (result->checked) json_object_set_new(object, "difference", json_real(result->difference));
   if (result->unchecked[0] != '\0') json_object_set_new(object, "unchecked", json_string(result->unchecked));
+  if (result->left_out[0] != '\0') json_object_set_new(object, "left_out", json_string(result->left_out));
   return object;
 }
 

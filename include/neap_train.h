@@ -420,6 +420,8 @@ typedef struct neap_export_result {
   double difference, allowed; /* then: the root mean square of the outputs' differences as a share of the
                                  run's outputs; what rounding to the written type explains */
   char unchecked[256];        /* why it was not; "": it was, or the options did not ask for it */
+  char left_out[128]; /* what the run attends to, for which a language model's file has no place: "attention
+                         PATTERN", "window N"; "": nothing */
 } neap_export_result;
 /* NEAP_BAD_FORMAT: also a file that was written, but does not give what the run gives. */
 neap_status neap_export(const neap_export_options *options, neap_export_result *result);

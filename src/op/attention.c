@@ -10,6 +10,7 @@
 /* Slots. Places, where given, come last: ATTENTION_PLACES, or backward ATTENTION_BACK_PLACES. */
 enum { QUERIES, KEYS, VALUES, LENGTHS, RESULT, LOG_SUM, RESULT_GRADIENT };
 
+_Static_assert(ATTENTION_PATTERNS == 8, "each pattern has its attributes");
 #define PATTERN(i)                                                                                           \
   ATTRIBUTE(attention.patterns.of[i].step, INTEGER), ATTRIBUTE(attention.patterns.of[i].reach, INTEGER),     \
       ATTRIBUTE(attention.patterns.of[i].block, INTEGER),                                                    \

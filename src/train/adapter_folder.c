@@ -142,7 +142,7 @@ static neap_status check_tensors(const neap_session *session, const struct safet
                                  const struct folder_form *form) {
   const size_t prefix = strlen(form->prefix);
   const char *which = form == &side_form ? "give the divisor and the model of that side net"
-                                         : "ask for the layers that it has (--lora-layers)";
+                                         : "ask for the layers that it has (lora_layers)";
   for (int32_t i = 0; i < neap_session_variable_count(session); i++) {
     neap_variable v;
     char name[512];

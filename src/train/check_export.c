@@ -96,10 +96,11 @@ static neap_status fill(const struct neap_graph *graph, neap_session *session, i
 
 /* ---- The two networks ---- */
 
-static neap_status load(const struct export_check *c, bool written, const neap_model_options *shape,
-                        const neap_session_options *options, neap_session *session) {
+static neap_status load(const struct export_check *c, bool written, const char *model,
+                        const neap_model_options *shape, const neap_session_options *options,
+                        neap_session *session) {
   const neap_export_options *o = c->options;
-  if (written && c->kind != EXPORT_ADAPTERS) return neap_model_load(o->out, shape, session);
+  if (written && c->kind != EXPORT_ADAPTERS) return neap_model_load(model, shape, session);
   if (c->weights == NULL) return neap_model_load(o->model, shape, session);
   TRY(base_weights_take(o->checkpoint, o->model, shape, session));
   return written ? adapter_folder_read(o->out, options, shape->side, session)
@@ -159,7 +160,7 @@ static neap_status predict(const struct export_check *c, bool written, const nea
   if (status == NEAP_OVER_BUDGET)
     status =
         neap_fail(NEAP_OVER_BUDGET, "it needs a process budget of %llu bytes", (unsigned long long)smallest);
-  if (status == NEAP_OK) status = load(c, written, shape, &options, session);
+  if (status == NEAP_OK) status = load(c, written, model, shape, &options, session);
   if (status == NEAP_OK) status = fill(graph, session, written, p);
   if (status == NEAP_OK && !written) p->experts = has_experts(graph);
   if (status == NEAP_OK) status = neap_session_predict(session);

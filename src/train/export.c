@@ -248,7 +248,7 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
   TRY(settle(x));
   if (is_merged(o)) return write_language(x, result);
   if (o->checkpoint != NULL) TRY(checkpoint_read_adapters(o->checkpoint, &x->region, &x->session));
-  RETURN_IF(o->adapters && !adapts(x), NEAP_INVALID_ARGUMENT, "%s: has no adapters; leave --adapter out",
+  RETURN_IF(o->adapters && !adapts(x), NEAP_INVALID_ARGUMENT, "%s: has no adapters; leave adapters out",
             o->checkpoint != NULL ? o->checkpoint : o->weights);
   if (adapts(x) && (o->adapters || !ends_with(o->out, ".onnx"))) return write_adapters(x, result);
   TRY(open_whole(x));
@@ -262,6 +262,14 @@ static neap_status run(struct exporting *x, neap_export_result *result) {
   result->opset = WRITER_OPSET;
   result->normalised = task.of_input.count > 0;
   return NEAP_OK;
+}
+
+/* Names what other readers of the file do not know. */
+static void name_left_out(const neap_model_options *shape, char *text, size_t size) {
+  if (shape->attention != NULL)
+    snprintf(text, size, "attention %s", shape->attention);
+  else if (shape->window > 0)
+    snprintf(text, size, "window %lld", (long long)shape->window);
 }
 
 static neap_status check(const struct exporting *x, neap_export_result *result) {
@@ -280,6 +288,7 @@ neap_status neap_export(const neap_export_options *options, neap_export_result *
   struct exporting x = {.options = options};
   *result = (neap_export_result){0};
   neap_status status = run(&x, result);
+  if (x.kind != EXPORT_ONNX) name_left_out(&x.shape, result->left_out, sizeof result->left_out);
   writer_free(&x.writer);
   neap_session_free(x.whole);
   if (status == NEAP_OK) status = check(&x, result);

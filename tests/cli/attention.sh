@@ -54,3 +54,16 @@ refused 1 "global tokens are not supported" --model bert-1x32x2 --attention wind
 refused 2 "give one of them" "${gpt[@]}" --attention dense --window 8
 refused 2 "transformers of one stack" --model char-lstm-1x32 --attention window:8
 refused 2 "transformers of one stack" --model wrn-10-1 --attention window:8
+
+# A language model's file has no place for a pattern or a window, and that is told; an ONNX file has, whatever its name.
+python3 "$source/tests/cli/small_llama.py" model.gguf >/dev/null
+for i in $(seq 400); do echo "line $i of a text that repeats itself: $((i * i % 97)) and $((i % 7))"; done >lines
+tune=("$neap" finetune model.gguf --data text:lines --length 16 --batch 4 --steps 2 --full --threads 1)
+expect 0 "${tune[@]}" --attention 'window:4' --out tuned
+expect 0 "$neap" export tuned --merge -o folder
+says "folder: has no place for what the run attends to (attention window:4)"
+expect 0 "$neap" export tuned -o network
+grep -q '^checked ' out || fail "the ONNX file is not compared: $(cat out)"
+expect 0 "${tune[@]}" --window 4 --out near
+expect 0 "$neap" export near --merge -o nearer --json
+same "$(field left_out)" "window 4" "what the folder has no place for"

@@ -67,9 +67,9 @@ says "peft: has adapters of rank 4, but this run has rank 8; give --lora 4"
 expect 2 "${run[@]}" --lora 4 --lora-init peft --steps 1
 says "give --lora-alpha 12"
 expect 2 "${run[@]}" "${lora[@]}" --lora-layers all --lora-init peft --steps 1
-says "an adapter of this run; ask for the layers that it has (--lora-layers)"
+says "an adapter of this run; ask for the layers that it has (lora_layers)"
 expect 2 "${run[@]}" "${lora[@]}" --lora-layers projection --lora-init peft --steps 1
-says lora-layers
+says "(lora_layers)"
 
 # What is frozen may be in blocks; it is the base's again when it is read.
 blocks=(--store '*=q8_0')

@@ -665,7 +665,7 @@ class CompiledStep:
                 for i in range(len(parts))
             ]
             self.last = readies[0]
-            return self.last_memory()
+            return self.memory
         wanted = sorted(set(lengths))
         if not wanted or wanted[0] < 0:
             raise ValueError(f"lengths must be sizes of dimension {dim}, each 0 or more (got {wanted[:3]})")
@@ -674,7 +674,7 @@ class CompiledStep:
         if not sizes:
             raise ValueError(f"dim: no tensor of the batch has a dimension {dim}")
         self._prepare_between(batch, named, dim, sizes[0], wanted)
-        return self.last_memory()
+        return self.memory
 
     def _prepare_between(self, batch: Any, named: Any, dim: int, now: int, wanted: list[int]) -> None:
         known: set[int] = set()
@@ -715,9 +715,6 @@ class CompiledStep:
     @property
     def memory(self) -> Memory:
         """The memory of the shape that ran last. Raises RuntimeError before the first call."""
-        return self.last_memory()
-
-    def last_memory(self) -> Memory:
         return memory_of(self, self._last())
 
     @property

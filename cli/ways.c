@@ -8,30 +8,23 @@
 
 #include "run_settings.h"
 
-/* A way: settings beside those that were given. */
+/* A way: a setting beside those that were given. */
 static const struct way_row {
   const char *name;
-  struct {
-    const char *name, *value; /* "": a switch */
-  } settings[2];
-  const char *on_disk; /* what base-on-disk is, where adapters are trained */
+  const char *setting, *value; /* value "": a switch; setting NULL: none */
   bool full;
   bool other;     /* it is another training, which is taken if the user says so */
   double penalty; /* on its seconds, for weights that are not those of the file; see take_best */
 } rows[WAYS] = {
-    {.name = "full", .full = true, .other = true, .penalty = 1},
-    {.name = "lora", .on_disk = "never", .penalty = 1},
-    {.name = "lora + q8_0", .settings = {{"base", "q8_0"}}, .on_disk = "never", .penalty = 1.1},
-    {.name = "lora + nf4", .settings = {{"base", "nf4"}}, .on_disk = "never", .penalty = 1.1},
-    {.name = "lora on disk", .settings = {{"base-on-disk", "always"}}, .on_disk = "always", .penalty = 1},
-    {.name = "full + states8", .settings = {{"states", "8bit"}}, .full = true, .other = true, .penalty = 1},
-    {.name = "full, apollo-mini",
-     .settings = {{"optimizer", "apollo-mini"}},
-     .full = true,
-     .other = true,
-     .penalty = 1},
-    {.name = "lora, mezo", .settings = {{"mezo", ""}}, .on_disk = "never", .other = true, .penalty = 1},
-    {.name = "side net", .settings = {{"side", "8"}}, .on_disk = "never", .other = true, .penalty = 1},
+    {"full", NULL, NULL, .full = true, .other = true, .penalty = 1},
+    {"lora", NULL, NULL, .penalty = 1},
+    {"lora + q8_0", "base", "q8_0", .penalty = 1.1},
+    {"lora + nf4", "base", "nf4", .penalty = 1.1},
+    {"lora on disk", "base-on-disk", "always", .penalty = 1},
+    {"full + states8", "states", "8bit", .full = true, .other = true, .penalty = 1},
+    {"full, apollo-mini", "optimizer", "apollo-mini", .full = true, .other = true, .penalty = 1},
+    {"lora, mezo", "mezo", "", .other = true, .penalty = 1},
+    {"side net", "side", "8", .other = true, .penalty = 1},
 };
 
 /* ---- Whether the table is asked for ---- */
@@ -67,23 +60,17 @@ static neap_status set_by_name(struct arguments *a, const char *name, const char
   return text == NULL ? NEAP_OK : index < 0 ? NEAP_INTERNAL : set_setting(a, index, text);
 }
 
-/* Returns true if a setting of the row was given, too: then the row is what the others are. */
+/* Returns true if the row's setting was given, too: then the row is what the others are. */
 static bool was_given(const struct way_row *row, const struct arguments *a) {
-  bool given = false;
-  for (int i = 0; i < 2; i++)
-    given = given || (row->settings[i].name != NULL && given_text(a, row->settings[i].name) != NULL);
-  return given;
+  return row->setting != NULL && given_text(a, row->setting) != NULL;
 }
 
 /* What `neap finetune` would be given, as it settles that. */
 static int settle_way(const struct verb *verb, const struct arguments *given, const struct way_row *row,
                       neap_train_options *source) {
   struct arguments a = *given;
-  neap_status status = NEAP_OK;
-  for (int i = 0; status == NEAP_OK && i < 2; i++)
-    if (row->settings[i].name != NULL)
-      status = set_by_name(&a, row->settings[i].name, row->settings[i].value);
-  if (status == NEAP_OK && !row->full) status = set_by_name(&a, "base-on-disk", row->on_disk);
+  neap_status status = row->full ? NEAP_OK : set_by_name(&a, "base-on-disk", "never");
+  if (status == NEAP_OK && row->setting != NULL) status = set_by_name(&a, row->setting, row->value);
   if (status != NEAP_OK) return report_failure(verb, status);
   const int settled = settle_finetuning(verb, &a, row->full);
   if (settled != EXIT_DONE) return settled;
@@ -192,7 +179,7 @@ static neap_status count_trained(const struct ways *w, struct way *way) {
 /* The step, and the plan that keeps everything: at once. A way that the model does not have says why. */
 static neap_status sum_up(struct ways *w, struct way *way) {
   if (was_given(&rows[way - w->list], w->a)) {
-    snprintf(way->why, sizeof way->why, "%s is given to all rows", rows[way - w->list].settings[0].name);
+    snprintf(way->why, sizeof way->why, "%s is given to all rows", rows[way - w->list].setting);
     return NEAP_OK;
   }
   const neap_plan_options keep_all = {.planner = "keep-all"};
@@ -315,9 +302,8 @@ static void put_given(FILE *file, const struct arguments *a, bool full) {
 
 static void put_row(FILE *file, const struct way_row *row) {
   if (row->full) fputs(" --full", file);
-  for (int i = 0; i < 2 && row->settings[i].name != NULL; i++)
-    fprintf(file, " --%s%s%s", row->settings[i].name, row->settings[i].value[0] != '\0' ? " " : "",
-            row->settings[i].value);
+  if (row->setting != NULL)
+    fprintf(file, " --%s%s%s", row->setting, row->value[0] != '\0' ? " " : "", row->value);
 }
 
 /* `neap finetune` with what was given, and the way. The caller frees it; NULL: out of memory. */

@@ -52,19 +52,21 @@ static bool grow(struct histogram *h, int64_t tokens, int64_t *room) {
   return true;
 }
 
-/* Reads the lines; says what is wrong with one. */
+/* Reads the lines; says what is wrong with one. Memory is filled before fgets writes a line to it, so that
+ * the last zero is the one that fgets adds; another one is the file's. */
 static int read_lines(const char *path, FILE *file, struct histogram *h) {
-  char *line = NULL;
-  size_t capacity = 0;
+  char line[256];
   int64_t number = 0, room = 0;
   int status = EXIT_DONE;
-  while (status == EXIT_DONE && getline(&line, &capacity, file) >= 0) {
+  while (status == EXIT_DONE && fgets(memset(line, '\n', sizeof line), sizeof line, file) != NULL) {
     int64_t tokens;
     double requests;
     number++;
-    if (line[strspn(line, " \t\r\n")] == '\0' || (number == 1 && strncmp(line, "tokens,requests", 15) == 0))
-      continue;
-    if (!read_row(line, &tokens, &requests)) {
+    const size_t length = (size_t)((char *)memrchr(line, '\0', sizeof line) - line);
+    const bool whole = strlen(line) == length && (line[length - 1] == '\n' || feof(file));
+    const bool heading = number == 1 && strncmp(line, "tokens,requests", 15) == 0;
+    if (whole && (heading || line[strspn(line, " \t\r\n")] == '\0')) continue;
+    if (!whole || !read_row(line, &tokens, &requests)) {
       line[strcspn(line, "\r\n")] = '\0';
       fprintf(
           stderr,
@@ -84,7 +86,6 @@ static int read_lines(const char *path, FILE *file, struct histogram *h) {
     fprintf(stderr, "neap: %s: cannot be read: %s\n", path, strerror(errno));
     status = EXIT_FAILED;
   }
-  free(line);
   return status;
 }
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/vector.h"
 
-enum { ID, LOWER, UPPER, SIZE, OFFSET, COLUMNS, FIELD_LIMIT = 16 };
+enum { ID, LOWER, UPPER, SIZE, OFFSET, COLUMNS, FIELD_LIMIT = 16, LINE_LIMIT = 1 << 16 };
 static const char *const column_names[COLUMNS] = {"id", "lower", "upper", "size", "offset"};
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* spreadsheets begin a file with it */
@@ -33,8 +33,7 @@ static int split(char *line, char **fields) {
 struct csv {
   const char *path;
   FILE *file;
-  char *text; /* of the line that was read last */
-  size_t capacity;
+  char text[LINE_LIMIT]; /* of the line that was read last */
   int64_t line;
   int columns, position[COLUMNS]; /* where each column stands; -1: missing */
 };
@@ -45,26 +44,32 @@ static neap_status open_csv(const char *path, struct csv *csv) {
   return NEAP_OK;
 }
 
-static void close_csv(struct csv *csv) {
-  fclose(csv->file);
-  free(csv->text);
+static void close_csv(struct csv *csv) { fclose(csv->file); }
+
+/* Reads a line without its end. `*more`: there is one. */
+static neap_status read_line(struct csv *csv, bool *more) {
+  size_t length = 0;
+  int c;
+  while ((c = getc(csv->file)) != EOF && c != '\n') {
+    RETURN_IF(c == '\0', NEAP_BAD_FORMAT, "%s: line %lld: contains a zero byte", csv->path,
+              (long long)csv->line + 1);
+    RETURN_IF(length == LINE_LIMIT - 1, NEAP_BAD_FORMAT, "%s: line %lld: has more than %d bytes", csv->path,
+              (long long)csv->line + 1, LINE_LIMIT - 1);
+    csv->text[length++] = (char)c;
+  }
+  RETURN_IF(ferror(csv->file), NEAP_IO_FAILED, "%s: cannot be read: %s", csv->path, strerror(errno));
+  if (length > 0 && csv->text[length - 1] == '\r') length--;
+  csv->text[length] = '\0';
+  *more = c != EOF || length > 0;
+  return NEAP_OK;
 }
 
 /* Reads the next line that is not blank, without its end. `*more`: there is one. */
 static neap_status next_line(struct csv *csv, bool *more) {
-  for (*more = false; !*more;) {
-    const ssize_t length = getline(&csv->text, &csv->capacity, csv->file);
-    if (length < 0 && feof(csv->file)) return NEAP_OK;
-    RETURN_IF(length < 0, errno == ENOMEM ? NEAP_OUT_OF_MEMORY : NEAP_IO_FAILED, "%s: cannot be read: %s",
-              csv->path, strerror(errno));
+  do {
+    TRY(read_line(csv, more));
     csv->line++;
-    RETURN_IF(strlen(csv->text) != (size_t)length, NEAP_BAD_FORMAT, "%s: line %lld: contains a zero byte",
-              csv->path, (long long)csv->line);
-    char *end = csv->text + length;
-    if (end > csv->text && end[-1] == '\n') *--end = '\0';
-    if (end > csv->text && end[-1] == '\r') *--end = '\0';
-    *more = csv->text[strspn(csv->text, blanks)] != '\0';
-  }
+  } while (*more && csv->text[strspn(csv->text, blanks)] == '\0');
   return NEAP_OK;
 }
 
@@ -103,7 +108,7 @@ static neap_status read_number(const struct csv *csv, char *const *fields, int c
   return NEAP_OK;
 }
 
-static neap_status read_row(const struct csv *csv, neap_buffer *buffer) {
+static neap_status read_row(struct csv *csv, neap_buffer *buffer) {
   char *fields[FIELD_LIMIT];
   RETURN_IF(split(csv->text, fields) != csv->columns, NEAP_BAD_FORMAT, "%s: line %lld: must have %d fields",
             csv->path, (long long)csv->line, csv->columns);

@@ -24,3 +24,9 @@ expect 1 "$neap" cache bad.csv
 says "no request shares a token"
 printf '99999999999,7\n' >bad.csv
 expect 1 "$neap" cache bad.csv
+expect 1 "$neap" cache /dev/zero
+printf '5,1\n\0' >bad.csv
+expect 1 "$neap" cache bad.csv
+says "line 2"
+expect 1 "$neap" cache .
+says "Is a directory"

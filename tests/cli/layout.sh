@@ -67,3 +67,10 @@ printf 'id,lower,upper,size\na,0,3,9223372036854775807\nb,0,3,922337203685477580
 expect 1 "$neap" layout bad.csv --json
 quiet
 says bad.csv
+
+# A file without an end of a line.
+expect 1 "$neap" layout /dev/zero
+says "line 1: contains a zero byte"
+{ printf 'id,lower,upper,size\na,0,3,4\n'; head -c 70000 /dev/zero | tr '\0' x; } >bad.csv
+expect 1 "$neap" layout bad.csv
+says "line 3: has more than 65535 bytes"

@@ -45,10 +45,13 @@ static neap_status follow(const struct arguments *a, neap_session *session) {
 static neap_status run(const struct arguments *a) {
   neap_session_options options = {
       .momentum = 0.9f, .weight_decay = 5e-4f, .threads = a->threads, .backend = a->backend};
+  neap_model *model = NULL;
   neap_graph *graph = NULL;
   neap_session *session = NULL;
   neap_status status = neap_budget_parse(a->budget, &options.budget, &options.budget_fraction);
-  if (status == NEAP_OK) status = neap_model_build(a->model, &a->shape, &graph);
+  if (status == NEAP_OK) status = neap_model_open(a->model, &model);
+  if (status == NEAP_OK) status = neap_model_build(model, &a->shape, &graph);
+  neap_model_close(model);
   if (status == NEAP_OK) status = neap_session_create(graph, &options, NULL, &session);
   if (status == NEAP_OK) status = follow(a, session);
   neap_session_free(session);

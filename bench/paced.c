@@ -76,8 +76,11 @@ static neap_status prepare(struct bench *b, int threads) {
                                   .costs = b->costs,
                                   .threads = threads,
                                   .precision = b->precision};
+  neap_model *model = NULL;
   neap_status status = neap_budget_parse(b->budget, &options.budget, &options.budget_fraction);
-  if (status == NEAP_OK) status = neap_model_build(b->model, &b->shape, &b->graph);
+  if (status == NEAP_OK) status = neap_model_open(b->model, &model);
+  if (status == NEAP_OK) status = neap_model_build(model, &b->shape, &b->graph);
+  neap_model_close(model);
   b->rss_before = process_bytes("VmRSS");
   if (status == NEAP_OK) status = neap_session_create(b->graph, &options, NULL, &b->session);
   if (status != NEAP_OK) return status;

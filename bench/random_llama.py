@@ -1,4 +1,4 @@
-"""Writes a GGUF file of a Llama with random weights in Q4_0: bench/random_llama.py FILE.gguf [--shape 1.1b|7b|small].
+"""Writes a GGUF file of a Llama with random weights in Q4_0: bench/random_llama.py FILE.gguf [--shape 1.1b|7b|8b|small].
 
 It has the shape, the bytes and a tokenizer of bytes; what it says means nothing. It serves to measure memory and speed.
 With --hollow the weights are a hole of the file, which takes no disk: for `neap plan`, which reads the header alone."""
@@ -17,6 +17,7 @@ SHAPES = {
     "small": (2, 256, 8, 4, 512, 512),
     "1.1b": (22, 2048, 32, 4, 5632, 32000),
     "7b": (32, 4096, 32, 32, 11008, 32000),
+    "8b": (32, 4096, 32, 8, 14336, 128256),
 }
 ALIGNMENT = gguf.GGUF_DEFAULT_ALIGNMENT
 BLOCK, BYTES, SCALE = 32, 18, 0.0043  # numbers of a block; its bytes; so that weights deviate by 0.02

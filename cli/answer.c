@@ -15,7 +15,7 @@ neap_status answer_ask(const neap_train_options *source, const neap_step *step, 
   if (answer->smallest > 0)
     answer->largest_batch = source_largest_batch(source, budget, planner);
   else
-    snprintf(answer->why, sizeof answer->why, "%s", neap_error_message());
+    snprintf(answer->why, sizeof answer->why, "%s", library_message());
   return NEAP_OK;
 }
 

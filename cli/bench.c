@@ -57,6 +57,9 @@ static void print_machine(const struct report *r) {
   print_rates(r, "memory: copy, bytes read plus bytes written", "B/s", offsetof(neap_speed, memory_bytes));
   print_rates(r, "L2 cache: copy", "B/s", offsetof(neap_speed, cache_bytes));
   print_rates(r, "disk: file, read past the page cache", "B/s", offsetof(neap_speed, disk_bytes));
+  print_rates(r, "disk: reads and writes in turn, of reads", "B/s", offsetof(neap_speed, disk_read_in_turn));
+  print_rates(r, "disk: reads and writes in turn, of writes", "B/s",
+              offsetof(neap_speed, disk_write_in_turn));
 }
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -119,12 +122,15 @@ static void print_model(const struct report *r) {
 
 /* ---- As JSON ---- */
 
+static json_t *rate_json(double rate) { return rate > 0 ? json_real(rate) : json_null(); }
+
 static json_t *speed_json(const neap_speed *s) {
-  return json_pack("{s:i, s:f, s:o, s:f, s:f, s:o}", "threads", s->threads, "f32_flops_per_second",
-                   s->f32_flops, "bf16_flops_per_second",
-                   s->bf16_flops > 0 ? json_real(s->bf16_flops) : json_null(), "memory_bytes_per_second",
+  return json_pack("{s:i, s:f, s:o, s:f, s:f, s:o, s:o, s:o}", "threads", s->threads, "f32_flops_per_second",
+                   s->f32_flops, "bf16_flops_per_second", rate_json(s->bf16_flops), "memory_bytes_per_second",
                    s->memory_bytes, "cache_bytes_per_second", s->cache_bytes, "disk_bytes_per_second",
-                   s->disk_bytes > 0 ? json_real(s->disk_bytes) : json_null());
+                   rate_json(s->disk_bytes), "disk_read_in_turn_bytes_per_second",
+                   rate_json(s->disk_read_in_turn), "disk_write_in_turn_bytes_per_second",
+                   rate_json(s->disk_write_in_turn));
 }
 
 static json_t *kernels_json(const neap_kernels *k, double step) {
@@ -177,6 +183,7 @@ static neap_status measure(struct report *r) {
   r->speed_count = r->speeds[1].threads > 1 ? 2 : 1;
   if (status != NEAP_OK || source->model == NULL) return status;
   neap_bench_options options = {.model = source->model,
+                                .opened = source->opened,
                                 .shape = source_shape(source),
                                 .session = source_session(source),
                                 .steps = r->settings->steps};

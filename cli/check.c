@@ -3,9 +3,10 @@
 
 /* `peak`: with the gaps in the arena, as everywhere else. */
 static json_t *check_json(const neap_check_result *check, uint64_t peak) {
-  return json_pack("{s:b, s:I, s:o, s:o, s:o}", "valid", check->valid, "peak_bytes", (json_int_t)peak, "cost",
-                   number_json(check->cost), "reason",
-                   check->valid ? json_null() : json_string(check->reason), "position",
+  return json_pack("{s:b, s:I, s:o, s:I, s:I, s:o, s:o}", "valid", check->valid, "peak_bytes",
+                   (json_int_t)peak, "cost", number_json(check->cost), "stored_bytes",
+                   (json_int_t)check->stored_bytes, "restored_bytes", (json_int_t)check->restored_bytes,
+                   "reason", check->valid ? json_null() : json_string(check->reason), "position",
                    check->position < 0 ? json_null() : json_integer(check->position));
 }
 
@@ -17,6 +18,7 @@ static void print_check(const neap_check_result *check, uint64_t peak) {
     printf("not valid, at position %lld of the schedule: %s\n", (long long)check->position, check->reason);
   else
     printf("not valid: %s\n", check->reason);
+  if (check->valid) print_transfers(check);
 }
 
 int run_check(const struct verb *verb, int count, char **arguments) {

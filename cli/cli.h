@@ -87,13 +87,17 @@ const char *given_text(const struct arguments *a, const char *name);
 /* Whether it was given, or one that can be given instead of it. */
 bool is_given(const struct arguments *a, int32_t index);
 
-/* Checks that there is such a model, where one is named, and that each setting that was given now does
- * something beside the others. EXIT_DONE, or EXIT_USAGE after a message. */
-int check_use(const struct verb *verb, const struct arguments *a);
+/* Opens the model that is named, unless it is open: it stays so as long as the command. EXIT_DONE, or another
+ * status after a message. */
+int open_model(const struct verb *verb, neap_train_options *options);
+
+/* Opens the model, if one is named, and checks that each setting that was given now does something beside the
+ * others. EXIT_DONE, or another status after a message. */
+int check_use(const struct verb *verb, struct arguments *a);
 
 /* A text that lives as long as the command. NULL where `text` is, after which memory is out. */
 const char *keep_text(char *text);
-void free_texts(void);
+void free_kept(void); /* texts and models */
 
 /* The name of an option as it is given: "--batch", "-o". */
 struct option_name {
@@ -161,7 +165,11 @@ void leave_processes(const struct launched *launched);
 /* Measures with all of them; the first prints it. Returns an exit status. */
 int bench_exchanges(const struct verb *verb, const struct launched *launched, bool json);
 
-/* What the command exits with. */
+/* Returns the library's last message, in which `name` stands for a setting, with options: "--name". Valid
+ * until the next call. */
+const char *library_message(void);
+
+/* Returns the exit status of the command. */
 int exit_status_of(neap_status status);
 
 /* From here on messages about wrong usage are told as a JSON object, too. */
@@ -194,6 +202,7 @@ struct text bytes_text(uint64_t bytes);                   /* "96.0 MiB" */
 struct text duration_text(double seconds);                /* "1 min 20 s" */
 struct text rate_text(double rate, const char *unit);     /* "123.4 GB/s" of 1.234e11 and "B/s" */
 struct text percent_text(double fraction);                /* "12.3 %" */
+void print_transfers(const neap_check_result *check);     /* "a step stores 1 MiB ..."; nothing if none */
 double overhead_of(double cost, double base_cost);        /* 0.123; never below 0 */
 struct text overhead_text(double cost, double base_cost); /* "+12.3 %" */
 
@@ -215,7 +224,8 @@ double seconds_now(void); /* of a clock that only goes forward */
 int line_width(FILE *file, int otherwise);
 
 /* Whether a batch has sequences, whose labels are tokens or as many classes; by neap_train_progress. */
-bool of_sequences(const char *records);
+bool of_sequences(neap_task task);
+bool of_images(neap_task task);
 
 /* A number, or null for one that JSON does not have. */
 json_t *number_json(double value);
@@ -294,6 +304,7 @@ struct techniques {
   neap_dtype precision;     /* which 16 bits */
   double density;
   unsigned allowed; /* but for recomputation, which always is */
+  bool usual;       /* no argument names them: those that other options refuse may be left out */
 };
 
 /* The techniques that the arguments allow. EXIT_DONE, or another after a message. */

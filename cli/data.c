@@ -1,5 +1,6 @@
 /* neap data */
 #include <stddef.h>
+#include <string.h>
 
 #include "cli.h"
 
@@ -82,12 +83,16 @@ int run_data(const struct verb *verb, int count, char **arguments) {
   if (operands->count != 1) return report_usage(verb, "exactly one data source is needed");
   neap_data_report *report;
   const neap_status status = neap_data_inspect(operands->values[0], s.out, &report);
+  char error[1024];
+  snprintf(error, sizeof error, "%s", status == NEAP_OK ? "" : neap_error_message());
   const bool listed = report != NULL && report->problem_count > 0 && !s.a.json && status == NEAP_BAD_FORMAT;
   int result = status == NEAP_OK ? EXIT_DONE : listed ? exit_status_of(status) : report_failure(verb, status);
-  if (report != NULL && s.a.json) {
-    const int printed = print_json(report_json(operands->values[0], report));
+  if (report != NULL && s.a.json && status != NEAP_INVALID_ARGUMENT) { /* else the error is the object */
+    json_t *object = report_json(operands->values[0], report);
+    json_object_set_new(object, "error", status == NEAP_OK ? json_null() : text_json(error, strlen(error)));
+    const int printed = print_json(object);
     if (result == EXIT_DONE) result = printed;
-  } else if (report != NULL) {
+  } else if (report != NULL && !s.a.json) {
     print_report(operands->values[0], report);
     if (listed)
       fprintf(stderr, "neap: %s: %lld problem%s, listed above\n", operands->values[0],

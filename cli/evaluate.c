@@ -88,7 +88,7 @@ static json_t *evaluation_json(const neap_train_options *run, const neap_evaluat
       (json_int_t)e->memory.planned_peak, "measured_peak_bytes", (json_int_t)e->memory.measured_peak,
       "weights_sha256", e->weights_sha256);
   json_object_set_new(object, "records", json_integer((json_int_t)e->images));
-  if (of_sequences(e->records)) json_object_set_new(object, "perplexity", number_json(exp(e->loss)));
+  if (of_sequences(e->task)) json_object_set_new(object, "perplexity", number_json(exp(e->loss)));
   if (e->mae >= 0) json_object_set_new(object, "test_mae", number_json(e->mae));
   if (e->mae >= 0) json_object_set_new(object, "test_rmse", number_json(e->rmse));
   if (e->mae >= 0) json_object_set_new(object, "test_r2", number_json(e->r2));
@@ -109,7 +109,7 @@ static void print_evaluation(const char *folder, const neap_train_options *run, 
   else
     printf("test          accuracy %.2f %%", 100 * e->accuracy);
   printf(", loss %.4f, over %lld %s of %s\n", e->loss, (long long)e->images, e->records, run->data);
-  if (of_sequences(e->records)) {
+  if (of_sequences(e->task)) {
     printf("text          perplexity %.2f", exp(e->loss));
     if (e->bits_per_byte >= 0) printf(", %.3f bits per byte", e->bits_per_byte);
     putchar('\n');

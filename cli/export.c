@@ -94,13 +94,14 @@ static int report_merged(const struct settings *s, const neap_export_options *op
 static int find_source(const struct verb *verb, const struct settings *s, struct arguments *run,
                        neap_export_options *options) {
   const char *source = s->a.operands.values[0];
-  if (neap_model_is_file(source)) {
+  if (neap_model_names_file(source)) {
     options->model = source;
     return EXIT_DONE;
   }
   const int read = read_run(verb, source, &s->a, run);
   if (read != EXIT_DONE) return read;
   options->model = run->options.model;
+  options->opened = run->options.opened;
   options->checkpoint = source;
   options->data = run->options.data;
   options->shape = run->options.shape;

@@ -55,6 +55,21 @@ static void report_memory_limit(void) {
           (unsigned long long)limit.rlim_cur / 1024);
 }
 
+const char *library_message(void) {
+  static char text[4096];
+  snprintf(text, sizeof text, "%s", neap_error_message());
+  for (char *at = strchr(text, '`'); at != NULL; at = strchr(at, '`')) {
+    const size_t length = strcspn(at + 1, "`");
+    if (at[1 + length] == '\0') break;
+    if (strspn(at + 1, "abcdefghijklmnopqrstuvwxyz0123456789-") == length) { /* else it is a command */
+      memmove(at + 2, at + 1, length);                                       /* two dashes for two quotes */
+      at[0] = at[1] = '-';
+    }
+    at += 2 + length;
+  }
+  return text;
+}
+
 int exit_status_of(neap_status status) {
   static const struct {
     neap_status status;
@@ -71,8 +86,8 @@ int exit_status_of(neap_status status) {
 }
 
 int report_failure(const struct verb *verb, neap_status status) {
-  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
-  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : neap_error_message());
+  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", library_message());
+  fprintf(stderr, "neap: %s\n", memory_is_out ? "out of memory" : library_message());
   if (status == NEAP_OUT_OF_MEMORY) report_memory_limit();
   return exit_status_of(status);
 }

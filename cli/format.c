@@ -80,16 +80,24 @@ double overhead_of(double cost, double base_cost) {
   return base_cost > 0 && cost > base_cost ? cost / base_cost - 1 : 0;
 }
 
+void print_transfers(const neap_check_result *check) {
+  if (check->stored_bytes > 0)
+    printf("a step stores %s of activations and restores %s\n", bytes_text(check->stored_bytes).text,
+           bytes_text(check->restored_bytes).text);
+}
+
 struct text overhead_text(double cost, double base_cost) {
   struct text text;
   snprintf(text.text, sizeof text.text, "+%.1f %%", 100 * overhead_of(cost, base_cost));
   return text;
 }
 
-bool of_sequences(const char *records) {
-  return records != NULL && strcmp(records, "images") != 0 && strcmp(records, "records") != 0 &&
-         strcmp(records, "texts") != 0;
+bool of_sequences(neap_task task) {
+  return task == NEAP_TASK_TOKENS || task == NEAP_TASK_MASKED || task == NEAP_TASK_VECTORS ||
+         task == NEAP_TASK_PAIRS;
 }
+
+bool of_images(neap_task task) { return task == NEAP_TASK_IMAGES || task == NEAP_TASK_PIXELS; }
 
 json_t *text_json(const char *text, size_t length) {
   json_t *string = json_stringn(text, length);

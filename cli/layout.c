@@ -73,8 +73,8 @@ static int solve(const struct verb *verb, const struct settings *s, const char *
   const bool valid = is_valid(buffers, count, layout.height);
   int result = over ? EXIT_OVER_BUDGET : valid ? EXIT_DONE : EXIT_INVALID;
   if (over)
-    fprintf(stderr, "neap: %s: --capacity %llu (%s)\n", neap_error_message(),
-            (unsigned long long)layout.height, bytes_text(layout.height).text);
+    fprintf(stderr, "neap: %s: --capacity %llu (%s)\n", library_message(), (unsigned long long)layout.height,
+            bytes_text(layout.height).text);
   else if (s->out != NULL && neap_layout_write_csv(s->out, in, buffers, count) != NEAP_OK)
     return report_failure(verb, NEAP_IO_FAILED);
   if (s->a.json) {

@@ -169,7 +169,7 @@ int main(int count, char **arguments) {
   watch_for_exit();
   const int status = run(count - 1, arguments + 1);
   end_watched();
-  free_texts();
+  free_kept();
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
   fputs("neap: standard output could not be written\n", stderr);
   return status == EXIT_DONE ? EXIT_FAILED : status;

@@ -40,7 +40,7 @@ void tell_smallest(const struct arguments *a, uint64_t smallest) {
           bytes_text(smallest).text);
 }
 
-/* ---- Texts that settings point to ---- */
+/* ---- Texts and models that settings point to ---- */
 
 static struct kept {
   struct kept *next;
@@ -58,7 +58,33 @@ const char *keep_text(char *text) {
   return text;
 }
 
-void free_texts(void) {
+static struct opened {
+  struct opened *next;
+  neap_model *model;
+} * opened_models;
+
+int open_model(const struct verb *verb, neap_train_options *o) {
+  if (o->model == NULL || o->opened != NULL) return EXIT_DONE;
+  struct opened *opened = malloc(sizeof *opened);
+  if (opened == NULL) return report_failure(verb, no_memory());
+  const neap_status status = neap_model_open(o->model, &opened->model);
+  if (status != NEAP_OK) {
+    free(opened);
+    return report_failure(verb, status);
+  }
+  opened->next = opened_models;
+  opened_models = opened;
+  o->opened = opened->model;
+  return EXIT_DONE;
+}
+
+void free_kept(void) {
+  while (opened_models != NULL) {
+    struct opened *next = opened_models->next;
+    neap_model_close(opened_models->model);
+    free(opened_models);
+    opened_models = next;
+  }
   while (kept_texts != NULL) {
     struct kept *next = kept_texts->next;
     free(kept_texts->text);
@@ -98,9 +124,11 @@ bool is_given(const struct arguments *a, int32_t index) {
   return false;
 }
 
-int check_use(const struct verb *verb, const struct arguments *a) {
+int check_use(const struct verb *verb, struct arguments *a) {
   neap_setting setting;
   if (a->options.model != NULL && check_model_name(verb, a->options.model) != EXIT_DONE) return EXIT_USAGE;
+  const int opened = open_model(verb, &a->options);
+  if (opened != EXIT_DONE) return opened;
   for (int32_t i = 0; neap_setting_at(i, &setting); i++) {
     if (!a->now[i]) continue;
     const neap_status status = neap_setting_check_use(&setting, &a->options);
@@ -187,7 +215,7 @@ static neap_status set_option(const struct option *option, const char *text, voi
 
 static int report_value(const struct verb *verb, const struct option *option, neap_status status) {
   if (status == NEAP_INVALID_ARGUMENT)
-    return report_usage(verb, "%s%s", option->row.name[1] == '\0' ? "-" : "--", neap_error_message());
+    return report_usage(verb, "%s%s", option->row.name[1] == '\0' ? "-" : "--", library_message());
   return report_failure(verb, status);
 }
 
@@ -294,7 +322,7 @@ static neap_status take_entry(void *context, const neap_setting_entry *entry) {
   const neap_status status = set_option(&option, text, r->own, r->a);
   if (status != NEAP_INVALID_ARGUMENT) return status;
   char problem[512];
-  snprintf(problem, sizeof problem, "%.400s", neap_error_message());
+  snprintf(problem, sizeof problem, "%.400s", library_message());
   if (option.row.kind == NEAP_SETTING_SWITCH)
     snprintf(problem, sizeof problem, "%s %.100s: must be true or false", entry->name, entry->text);
   return refuse_entry(r, entry, problem);
@@ -305,7 +333,7 @@ static int read_config(const struct verb *verb, void *own, struct arguments *a) 
   struct file_reading reading = {.verb = verb, .own = own, .a = a, .given = *a};
   const neap_status status = neap_settings_read_file(a->config, take_entry, &reading);
   if (status == NEAP_OK || reading.told) return status == NEAP_OK ? EXIT_DONE : EXIT_USAGE;
-  if (status == NEAP_BAD_FORMAT) return report_usage(verb, "%s", neap_error_message());
+  if (status == NEAP_BAD_FORMAT) return report_usage(verb, "%s", library_message());
   return report_failure(verb, status);
 }
 

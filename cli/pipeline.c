@@ -152,7 +152,8 @@ static neap_status try_all(struct table *t, const neap_train_options *source) {
 /* Settles the batch and what divides it. */
 static int settle(const struct verb *verb, struct arguments *a, struct grid grid) {
   neap_train_options *source = &a->options;
-  if (check_use(verb, a) != EXIT_DONE) return EXIT_USAGE;
+  const int checked = check_use(verb, a);
+  if (checked != EXIT_DONE) return checked;
   neap_train_options_resolve(source);
   const char *budget = given_text(a, "budget");
   if (source->session.budget_fraction > 0 || (budget != NULL && strcmp(budget, "available") == 0))

@@ -76,8 +76,10 @@ static void print_row(const struct plan_answer *answer) {
 static void print_details(const neap_plan *plan, const neap_step *step) {
   neap_plan_info p;
   neap_step_info info;
+  neap_check_result check;
   neap_plan_describe(plan, &p);
   neap_step_describe(step, &info);
+  if (neap_plan_check(step, plan, &check) == NEAP_OK) print_transfers(&check);
   if (strcmp(p.graph, info.name) != 0) printf("\nthe plan is for the variant %s\n", name_text(p.graph).text);
   printf("\nno plan needs less than %s\n", bytes_text(p.lower_bound_bytes).text);
   if (p.proven_optimal)
@@ -129,7 +131,7 @@ static int divide(const struct verb *verb, struct settings *s) {
     return report_usage(
         verb, "--processes %d: plans one step by one planner; leave out --allow, --profile and --planner all",
         (int)s->processes);
-  if (s->a.options.model == NULL && !neap_model_is_file(s->a.operands.values[0]))
+  if (s->a.options.model == NULL && !neap_model_names_file(s->a.operands.values[0]))
     return report_usage(verb, "--processes %d needs --model: a step file describes one process",
                         (int)s->processes);
   s->ranks = (neap_collective){.size = s->processes};
@@ -255,14 +257,16 @@ static void print_combinations(const neap_combination *list, int count, int best
   }
 }
 
-static int plan_combinations(const struct verb *verb, const struct settings *s) {
+static int plan_combinations(const struct verb *verb, struct settings *s) {
   neap_combination list[NEAP_COMBINATIONS];
   int count;
   const char *allow = given_text(&s->a, "allow");
   neap_train_options source = s->a.options;
   if (source.model == NULL) return report_usage(verb, "--allow %s needs --model", allow);
   if (s->out != NULL) return report_usage(verb, "-o %s: writes one plan, but --allow makes several", s->out);
-  if (check_use(verb, &s->a) != EXIT_DONE) return EXIT_USAGE;
+  const int checked = check_use(verb, &s->a);
+  if (checked != EXIT_DONE) return checked;
+  source.opened = s->a.options.opened;
   neap_train_options_resolve(&source);
   neap_status status = source.shape.batch == 0 ? source_usual_batch(&source) : NEAP_OK;
   if (status == NEAP_OK) status = source_combinations(&source, list, &count);
@@ -285,20 +289,28 @@ static int plan_profile(const struct verb *verb, struct settings *s) {
   struct techniques techniques;
   const char *budget = given_text(&s->a, "budget");
   const int32_t allow = neap_setting_find("allow");
+  const bool usual = s->a.given[allow] == NULL;
   if (s->out != NULL)
     return report_usage(verb, "-o %s: writes one plan, but --profile makes several", s->out);
   if (budget != NULL && strcmp(budget, "max") != 0)
     return report_usage(verb, "--profile chooses its own budgets: --budget %s has no effect", budget);
-  if (s->a.given[allow] == NULL && set_setting(&s->a, allow, ALLOW_ALL) != NEAP_OK)
-    return report_failure(verb, NEAP_INTERNAL);
+  if (usual && set_setting(&s->a, allow, ALLOW_ALL) != NEAP_OK) return report_failure(verb, NEAP_INTERNAL);
   const int opened = techniques_open(verb, &s->a, &techniques);
+  techniques.usual = usual;
   return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->a.json) : opened;
 }
 
 /* Whether the table of ways is asked for: neither another table, nor one plan. */
 static bool is_about_ways(const struct settings *s) {
   return s->out == NULL && !s->profile && s->processes <= 1 && s->a.operands.count == 0 &&
-         strcmp(s->a.options.session.planner, "all") != 0 && asks_for_ways(&s->a, s->a.options.model);
+         strcmp(s->a.options.session.planner, "all") != 0 && asks_for_ways(&s->a);
+}
+
+/* Opens the model, if one is named. */
+static int open_named(const struct verb *verb, struct settings *s) {
+  const char *name = s->a.options.model;
+  if (name != NULL && check_model_name(verb, name) != EXIT_DONE) return EXIT_USAGE;
+  return open_model(verb, &s->a.options);
 }
 
 int run_plan(const struct verb *verb, int count, char **arguments) {
@@ -326,6 +338,8 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
                               .pipelines = s.processes > s.pipeline ? s.processes / s.pipeline : 1};
     return plan_pipeline(verb, &s.a, grid, (double)s.bandwidth, s.latency);
   }
+  result = open_named(verb, &s);
+  if (result != EXIT_DONE) return result;
   if (is_about_ways(&s)) return plan_ways(verb, &s.a);
   if (check_ways_alone(verb, &s.a) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);

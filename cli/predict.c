@@ -65,11 +65,11 @@ static bool is_model(const char *operand) {
   char state[4096];
   struct stat status;
   const int length = snprintf(state, sizeof state, "%s/state.json", operand);
-  return neap_model_is_file(operand) && (size_t)length < sizeof state && stat(state, &status) != 0;
+  return neap_model_names_file(operand) && (size_t)length < sizeof state && stat(state, &status) != 0;
 }
 
 /* A run has a model, weights and data, a model its weights. */
-static int check_needed(const struct verb *verb, const struct settings *s, bool operand, bool model) {
+static int check_needed(const struct verb *verb, struct settings *s, bool operand, bool model) {
   const struct {
     const char *name, *value;
   } needed[] = {{"--model", s->a.options.model},
@@ -91,6 +91,7 @@ static int check_needed(const struct verb *verb, const struct settings *s, bool 
 static int predict(const struct verb *verb, struct settings *s, const char *folder,
                    const neap_train_options *run) {
   neap_predict_options options = {.model = run->model,
+                                  .opened = run->opened,
                                   .checkpoint = folder,
                                   .best = s->a.options.best,
                                   .weights = s->weights,

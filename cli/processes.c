@@ -124,9 +124,8 @@ bool launch_processes(const struct verb *verb, struct arguments *a, struct launc
   status = neap_collective_fork((int)launched->asked, &launched->collective, exit_status);
   if (launched->collective.size > 0) return true;
   /* A process that ended by itself has told why, or has had it reported. */
-  if (status != NEAP_OK && status != NEAP_INTERRUPTED &&
-      strstr(neap_error_message(), "ended with exit") == NULL)
-    fprintf(stderr, "neap: %s\n", neap_error_message());
+  if (status != NEAP_OK && status != NEAP_INTERRUPTED && strstr(library_message(), "ended with exit") == NULL)
+    fprintf(stderr, "neap: %s\n", library_message());
   return false;
 }
 
@@ -150,7 +149,7 @@ bool is_first_process(const struct launched *launched) {
 }
 
 bool tell_failure(const struct launched *launched, neap_status status) {
-  const bool shared = strncmp(neap_error_message(), "rank ", 5) == 0, /* by all: the first process tells it */
+  const bool shared = strncmp(library_message(), "rank ", 5) == 0, /* by all: the first process tells it */
       first = is_first_process(launched);
   if (launched->collective.size <= 1 || status == NEAP_OK || status == NEAP_INTERRUPTED) return true;
   if (status != NEAP_IO_FAILED && (first || shared)) return first;
@@ -161,7 +160,7 @@ bool tell_failure(const struct launched *launched, neap_status status) {
 
 int end_process(const struct launched *launched, neap_status status) {
   if (tell_failure(launched, status) && status != NEAP_OK && status != NEAP_INTERRUPTED)
-    fprintf(stderr, "neap: rank %d: %s\n", launched->collective.rank, neap_error_message());
+    fprintf(stderr, "neap: rank %d: %s\n", launched->collective.rank, library_message());
   return exit_status_of(status);
 }
 

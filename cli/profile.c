@@ -93,7 +93,7 @@ static json_t *row_json(const struct profiled *row, const struct profiled *whole
 /* ---- The whole ---- */
 
 int profile_techniques(const struct verb *verb, const struct techniques *t, bool json) {
-  const unsigned all = t->allowed | TECHNIQUE_RECOMPUTE;
+  unsigned all = t->allowed | TECHNIQUE_RECOMPUTE;
   struct profiled whole = {0};
   json_t *rows = json_array();
   neap_status status = NEAP_OK;
@@ -104,6 +104,11 @@ int profile_techniques(const struct verb *verb, const struct techniques *t, bool
       struct profiled row = {.techniques = taken};
       if (!wanted || (count > 2 && taken != all)) continue;
       status = profile_row(t, &row);
+      if (status == NEAP_UNSUPPORTED && t->usual && count == 1) { /* beside the other options */
+        all &= ~taken;
+        status = NEAP_OK;
+        continue;
+      }
       if (status != NEAP_OK) break;
       if (taken == 0) whole = row;
       if (json)

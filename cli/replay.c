@@ -50,7 +50,7 @@ int run_replay(const struct verb *verb, int count, char **arguments) {
   neap_replay_result replayed;
   const neap_status status = neap_replay(&run.options, settings.step, &replayed);
   if (status == NEAP_OVER_BUDGET && replayed.smallest_budget > 0) tell_smallest(&a, replayed.smallest_budget);
-  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", neap_error_message());
+  if (status == NEAP_INVALID_ARGUMENT) return report_usage(verb, "%s", library_message());
   if (status != NEAP_OK) return report_failure(verb, status);
   const int differs = replayed.differs < 0 ? EXIT_DONE : EXIT_FAILED;
   if (a.json) {

@@ -87,7 +87,7 @@ static json_t *kept_value(const neap_setting *setting, const char *given) {
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH &&
            (given[source] == ':' || strstr(given, ".jsonl") != NULL))
     text = kept_source(given);
-  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] != ':' && neap_model_is_file(given))
+  else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] != ':' && neap_model_names_file(given))
     text = from_anywhere("", 0, given);
   json_t *value = json_string(text != NULL ? text : given);
   free(text);
@@ -198,7 +198,7 @@ static bool take_option(const struct verb *verb, const char *folder, const char 
   const neap_status status = kept != NULL ? set_setting(a, index, kept) : no_memory();
   if (status == NEAP_OUT_OF_MEMORY) report_failure(NULL, status);
   if (status == NEAP_INVALID_ARGUMENT)
-    fprintf(stderr, "neap: %s/command.json: --%s\n", folder, neap_error_message());
+    fprintf(stderr, "neap: %s/command.json: --%s\n", folder, library_message());
   return status == NEAP_OK;
 }
 
@@ -228,7 +228,7 @@ static int take_command(const struct verb *verb, const char *folder, struct argu
   char *text = NULL;
   if (neap_checkpoint_command(folder, &text) != NEAP_OK) {
     fprintf(stderr, "neap: %s%s: not the folder of a run: %s\n",
-            strcmp(verb->name, "train") == 0 ? "--resume " : "", folder, neap_error_message());
+            strcmp(verb->name, "train") == 0 ? "--resume " : "", folder, library_message());
     return EXIT_FAILED;
   }
   const int result = text != NULL ? take_options(verb, folder, text, a) : EXIT_DONE;
@@ -252,9 +252,9 @@ static int check_needed(const struct verb *verb, const neap_train_options *o) {
 /* The batch that the model has by itself. */
 static int settle_batch(const struct verb *verb, neap_train_options *o) {
   neap_graph *graph;
-  const neap_status status = neap_model_build(o->model, &o->shape, &graph);
+  const neap_status status = neap_model_build(o->opened, &o->shape, &graph);
   if (status == NEAP_INVALID_ARGUMENT)
-    return report_usage(verb, "--model %s: %s", o->model, neap_error_message());
+    return report_usage(verb, "--model %s: %s", o->model, library_message());
   if (status != NEAP_OK) return report_failure(verb, status);
   o->shape.batch = neap_graph_batch(graph);
   neap_graph_free(graph);

@@ -28,7 +28,7 @@ neap_model_options source_shape(const neap_train_options *source) {
 
 static neap_status build(const neap_train_options *source, neap_graph **graph) {
   const neap_model_options shape = source_shape(source);
-  return neap_model_build(source->model, &shape, graph);
+  return neap_model_build(source->opened, &shape, graph);
 }
 
 neap_status source_step(const neap_train_options *source, neap_step **step) {
@@ -88,7 +88,7 @@ int check_micro_batch(const struct verb *verb, neap_train_options *source) {
   return EXIT_DONE;
 }
 
-static int open_model(const struct verb *verb, neap_train_options *source, neap_step **step) {
+static int open_step(const struct verb *verb, neap_train_options *source, neap_step **step) {
   neap_status status = NEAP_OK;
   if (source->shape.batch == 0) status = source_usual_batch(source);
   if (status == NEAP_OK && check_micro_batch(verb, source) != EXIT_DONE) return EXIT_USAGE;
@@ -98,7 +98,7 @@ static int open_model(const struct verb *verb, neap_train_options *source, neap_
 
 int take_model_file(const struct verb *verb, struct arguments *a) {
   const char *file = a->operands.values[0];
-  if (a->options.model != NULL || !neap_model_is_file(file)) return EXIT_DONE;
+  if (a->options.model != NULL || !neap_model_names_file(file)) return EXIT_DONE;
   const neap_status status = set_setting(a, neap_setting_find("model"), file);
   if (status != NEAP_OK) return report_failure(verb, status);
   for (int i = 1; i < OPERAND_LIMIT; i++) a->operands.values[i - 1] = a->operands.values[i];
@@ -127,7 +127,7 @@ int source_open(const struct verb *verb, struct arguments *a, const char *file, 
   if (checked != EXIT_DONE) return checked;
   neap_train_options_resolve(source);
   if (prepare_threads(source->session.threads) != EXIT_DONE) return EXIT_FAILED;
-  if (file == NULL) return open_model(verb, source, step);
+  if (file == NULL) return open_step(verb, source, step);
   const neap_status status = neap_step_read(file, step);
   return status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
 }
@@ -139,7 +139,7 @@ neap_status source_combinations(const neap_train_options *source, neap_combinati
   session.budget_fraction = source->session.budget_fraction;
   session.planner = source->session.planner;
   session.plan_seconds = source->session.plan_seconds;
-  return neap_combinations(source->model, &shape, &session, source->allow, list, count);
+  return neap_combinations(source->opened, &shape, &session, source->allow, list, count);
 }
 
 /* `how`: a session's options beyond the source's. */
@@ -155,7 +155,7 @@ static neap_status plan_model(const neap_train_options *source, neap_session_opt
   session.plan_progress = how.plan_progress;
   session.plan_context = how.plan_context;
   neap_graph *graph;
-  neap_status status = neap_model_build(source->model, &shape, &graph);
+  neap_status status = neap_model_build(source->opened, &shape, &graph);
   if (status != NEAP_OK) return status;
   status = neap_plan_graph(graph, &session, smallest, step, plan);
   neap_graph_free(graph);
@@ -255,7 +255,7 @@ int64_t source_largest_batch(const neap_train_options *source, uint64_t budget, 
   session.budget = budget;
   session.planner = planner;
   int64_t largest;
-  return neap_largest_batch(source->model, &shape, &session, &largest) == NEAP_OK ? largest : 0;
+  return neap_largest_batch(source->opened, &shape, &session, &largest) == NEAP_OK ? largest : 0;
 }
 
 json_t *plan_json(const neap_plan *plan, uint64_t asked, const char *planner) {

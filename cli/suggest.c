@@ -76,7 +76,7 @@ static void fill_form(const char *pattern, const char *name, char *text, size_t 
 int check_model_name(const struct verb *verb, const char *name) {
   struct suggestion suggestion = suggest_for(name);
   neap_row row;
-  if (neap_model_is_file(name)) return EXIT_DONE;
+  if (neap_model_names_file(name)) return EXIT_DONE;
   for (int32_t i = 0; neap_model_at(i, &row); i++) {
     char filled[WORD_LIMIT + 1];
     if (has_form(name, row.name)) return EXIT_DONE;

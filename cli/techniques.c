@@ -12,8 +12,8 @@ static int64_t usual_micro_batch(int64_t batch) {
   return images;
 }
 
-/* Settings that were given do something in a step without any technique. */
-static int check_whole(const struct verb *verb, const struct arguments *a) {
+/* Makes the step without any technique, in which the settings that were given do something. */
+static int make_whole(const struct verb *verb, const struct arguments *a, neap_train_options *source) {
   struct arguments whole = *a;
   const char *const chosen[] = {"allow", "prefer", "sparse-layers"};
   if (given_text(a, "precision") != NULL || given_text(a, "sparse") != NULL)
@@ -21,18 +21,18 @@ static int check_whole(const struct verb *verb, const struct arguments *a) {
   for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) whole.now[neap_setting_find(chosen[i])] = false;
   whole.options.allow = 0;
   whole.options.session.sparse_density = 0;
-  return check_use(verb, &whole);
+  const int checked = check_use(verb, &whole);
+  *source = whole.options;
+  return checked;
 }
 
 int techniques_open(const struct verb *verb, const struct arguments *a, struct techniques *t) {
   const neap_train_options *source = &a->options;
   const unsigned allowed = source->allow;
   if (source->model == NULL) return report_usage(verb, "--allow needs a model: --model is missing");
-  if (check_whole(verb, a) != EXIT_DONE) return EXIT_USAGE;
-  *t = (struct techniques){
-      .whole = *source, .micro_batch = source->micro_batch, .density = source->session.sparse_density};
-  t->whole.session.sparse_density = 0;
-  t->whole.allow = 0;
+  *t = (struct techniques){.micro_batch = source->micro_batch, .density = source->session.sparse_density};
+  const int made = make_whole(verb, a, &t->whole);
+  if (made != EXIT_DONE) return made;
   neap_train_options_resolve(&t->whole);
   const neap_status status = t->whole.shape.batch == 0 ? source_usual_batch(&t->whole) : NEAP_OK;
   if (status != NEAP_OK) return report_failure(verb, status);

@@ -54,15 +54,12 @@ static void print_stored(FILE *f, const neap_session_options *session, const nea
 
 /* What changes records at random, if anything does. */
 static const char *augmentation(const neap_train_progress *progress) {
-  static const struct {
-    const char *records, *what;
-  } kinds[] = {{"images", ", random crops and flips if the data allow them"},
-               {"sequences", ", windows of a text begin elsewhere in each epoch"}};
-  if (progress->conversations > 0) return "";
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strcmp(kinds[i].records, progress->records) == 0)
-      return progress->augmented ? kinds[i].what : ", not augmented";
-  return "";
+  const bool images = of_images(progress->task);
+  if (progress->conversations > 0 || progress->task == NEAP_TASK_PAIRS) return "";
+  if (!images && !of_sequences(progress->task)) return "";
+  if (!progress->augmented) return ", not augmented";
+  return images ? ", random crops and flips if the data allow them"
+                : ", windows of a text begin elsewhere in each epoch";
 }
 
 static void print_data(FILE *f, const neap_train_options *s, const neap_train_progress *progress) {
@@ -73,8 +70,7 @@ static void print_data(FILE *f, const neap_train_options *s, const neap_train_pr
     fprintf(f, "mixup         each record with another one, weighted by Beta(%g, %g)\n", (double)s->mixup,
             (double)s->mixup);
   if (progress->longest != NULL)
-    fprintf(f, "longest%s  %s\n", strcmp(progress->records, "pairs") == 0 ? " pair" : "     ",
-            progress->longest);
+    fprintf(f, "longest%s  %s\n", progress->task == NEAP_TASK_PAIRS ? " pair" : "     ", progress->longest);
   if (progress->rows > 0)
     fprintf(f, "packed        %lld conversations in %lld rows of tokens; they do not see each other\n",
             (long long)progress->conversations, (long long)progress->rows);
@@ -139,7 +135,7 @@ static void print_settings(const struct train_report *r, const neap_train_progre
   if (progress->stages != NULL)
     fprintf(f, "pipeline      of %d ranks; blocks of each stage, from the last to the first: %s\n",
             (int)session->pipeline, progress->stages);
-  const bool images = strcmp(progress->records, "images") == 0;
+  const bool images = of_images(progress->task);
   fprintf(f, "arithmetic    %s, stored in %s%s%s%s, seed %lld\n",
           session->backend == NEAP_CPU ? "f32" : "double, plain C", precision_name(session->precision),
           session->bits == NEAP_BITS_PORTABLE ? ", portable bits" : "", images ? ", convolutions " : "",
@@ -151,7 +147,13 @@ static void print_part(FILE *f, const char *name, uint64_t bytes, uint64_t of) {
           percent_text(of > 0 ? (double)bytes / (double)of : 0).text);
 }
 
-static void print_memory(const struct train_report *r, const neap_memory *m) {
+/* Names the parts of the planned time above that of keeping everything. */
+static const char *time_above(const neap_memory *m) {
+  return m->spilled > 0 ? "recomputation, waits for the disk" : "recomputation";
+}
+
+static void print_memory(const struct train_report *r, const neap_train_progress *p) {
+  const neap_memory *m = p->memory;
   FILE *f = r->file;
   fprintf(f, "\nmemory%s, planned by %s before the first step (graph: %s)\n",
           r->arguments->options.session.collective != NULL ? " of rank 0" : "", m->planner, m->variant);
@@ -165,7 +167,14 @@ static void print_memory(const struct train_report *r, const neap_memory *m) {
   if (m->on_disk > 0)
     fprintf(f, "  %-36s %12s  read when needed\n", "frozen weights in the model's file",
             bytes_text(m->on_disk).text);
-  fprintf(f, "  %-36s %12s\n\n", "recomputation", overhead_text(m->cost, m->base_cost).text);
+  if (m->spilled > 0)
+    fprintf(f, "  %-36s %12s  in %s; a step reads up to %s and writes %s, the run writes %s\n", "on disk",
+            bytes_text(m->spilled).text, r->arguments->options.session.disk,
+            bytes_text(m->disk_step_read).text, bytes_text(m->disk_step_written).text,
+            bytes_text((uint64_t)(p->steps - p->step) * m->disk_step_written).text);
+  else if (r->arguments->options.session.disk != NULL)
+    fprintf(f, "  %-36s %12s  the budget is met without\n", "on disk", "none");
+  fprintf(f, "  %-36s %12s\n\n", time_above(m), overhead_text(m->cost, m->base_cost).text);
 }
 
 /* ---- While it runs ---- */
@@ -187,7 +196,7 @@ static void put_line(struct train_report *r, const neap_train_progress *p) {
   if (p->test_mae >= 0) PUT("  test MAE %.5g, RMSE %.5g, R2 %.4f", p->test_mae, p->test_rmse, p->test_r2);
   if (r->test_accuracy >= 0) PUT("  test %.1f %%", 100 * r->test_accuracy);
   char loss[96];
-  if (p->test_loss >= 0 && of_sequences(p->records)) {
+  if (p->test_loss >= 0 && of_sequences(p->task)) {
     put_loss(loss, sizeof loss, p->test_loss, p->bits_per_byte);
     PUT(", %s", loss);
   }
@@ -263,12 +272,12 @@ static void keep_beginning(struct train_report *r, const neap_train_progress *p)
 static void tell_left_out(const struct train_report *r, const neap_train_progress *p) {
   const long long skipped = (long long)p->skipped_records, cut = (long long)p->cut_records;
   if (skipped == 0 && cut == 0) return;
-  if (strcmp(p->records, "pairs") == 0)
+  if (p->task == NEAP_TASK_PAIRS)
     fprintf(
         stderr,
         "neap: %lld training pairs have more than %lld tokens and are left out; %lld test pairs are cut\n",
         skipped, (long long)r->arguments->options.shape.length, cut);
-  else if (strcmp(p->records, "texts") == 0)
+  else if (p->task == NEAP_TASK_TEXTS)
     fprintf(stderr, "neap: %lld texts are longer than a sequence and are cut (see --length)\n", cut);
   else if (skipped > 0)
     fprintf(stderr,
@@ -285,7 +294,7 @@ void report_progress(struct train_report *r, const neap_train_progress *p) {
   if (p->step == 0) {
     keep_beginning(r, p);
     print_settings(r, p);
-    print_memory(r, p->memory);
+    print_memory(r, p);
     fflush(r->file);
     if (p->other_kernels != NULL)
       fprintf(stderr,
@@ -339,7 +348,7 @@ static void print_quality(const struct train_report *r, const neap_train_result 
     fprintf(f, ", test mean absolute error %.5g, root mean squared error %.5g, R2 %.4f", result->test_mae,
             result->test_rmse, result->test_r2);
   if (result->test_accuracy >= 0) fprintf(f, ", test accuracy %.2f %%", 100 * result->test_accuracy);
-  if (result->test_loss >= 0 && of_sequences(result->records)) {
+  if (result->test_loss >= 0 && of_sequences(result->task)) {
     char loss[96];
     put_loss(loss, sizeof loss, result->test_loss, result->bits_per_byte);
     fprintf(f, "\ntest text     %s", loss);
@@ -352,12 +361,16 @@ static void print_memory_used(FILE *f, const neap_train_result *result) {
           (unsigned long long)m->planned_peak, (unsigned long long)m->measured_peak,
           bytes_text(m->measured_peak).text, bytes_text(m->budget).text);
   if (m->keep_all > m->planned_peak)
-    fprintf(f, "saved         %s of the %s that keeping everything needs (%s); recomputation %s\n",
+    fprintf(f, "saved         %s of the %s that keeping everything needs (%s); %s %s\n",
             bytes_text(m->keep_all - m->planned_peak).text, bytes_text(m->keep_all).text,
-            percent_text(1 - (double)m->planned_peak / (double)m->keep_all).text,
+            percent_text(1 - (double)m->planned_peak / (double)m->keep_all).text, time_above(m),
             overhead_text(m->cost, m->base_cost).text);
   else
     fprintf(f, "saved         nothing: everything was kept\n");
+  if (m->spilled > 0 || m->on_disk > 0)
+    fprintf(f, "disk          a step read %s, wrote %s and waited %.3f s for that\n",
+            bytes_text((uint64_t)result->step_disk_bytes).text,
+            bytes_text((uint64_t)result->step_disk_written).text, result->step_disk_seconds);
   if (result->processes > 1)
     fprintf(f,
             "processes     %d, with at most %s each; each sends up to %s a step; exchanges take up to %s of "
@@ -415,7 +428,7 @@ static json_t *quality_json(const neap_train_result *r) {
     json_object_set_new(quality, "test_rmse", number_json(r->test_rmse));
     json_object_set_new(quality, "test_r2", number_json(r->test_r2));
   }
-  if (r->test_loss >= 0 && of_sequences(r->records) && quality != NULL)
+  if (r->test_loss >= 0 && of_sequences(r->task) && quality != NULL)
     json_object_set_new(quality, "perplexity", number_json(exp(r->test_loss)));
   if (r->bits_per_byte >= 0 && quality != NULL)
     json_object_set_new(quality, "bits_per_byte", number_json(r->bits_per_byte));
@@ -455,8 +468,12 @@ static void add_report(json_t *memory, const struct train_report *report, const 
     json_object_set_new(memory, "stored_saved_bytes", json_integer((json_int_t)m->stored_saved));
     json_object_set(memory, "unstored", report->unstored);
   }
-  if (m->on_disk > 0) {
-    json_object_set_new(memory, "on_disk_bytes", json_integer((json_int_t)m->on_disk));
+  if (m->spilled > 0) {
+    json_object_set_new(memory, "spilled_bytes", json_integer((json_int_t)m->spilled));
+    json_object_set_new(memory, "disk_written_bytes_per_step", json_real(r->step_disk_written));
+  }
+  if (m->on_disk > 0) json_object_set_new(memory, "on_disk_bytes", json_integer((json_int_t)m->on_disk));
+  if (m->on_disk > 0 || m->spilled > 0) {
     json_object_set_new(memory, "disk_bytes_per_step", json_real(r->step_disk_bytes));
     json_object_set_new(memory, "disk_wait_seconds_per_step", json_real(r->step_disk_seconds));
   }
@@ -499,7 +516,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   const neap_train_options *s = &r->arguments->options;
   const char *planner = s->session.planner;
   if (result->smallest_budget == 0) {
-    fprintf(stderr, "neap: %s\n", neap_error_message());
+    fprintf(stderr, "neap: %s\n", library_message());
     if (strcmp(planner, "auto") != 0)
       fprintf(stderr, "  --planner %s accepts %s; --planner auto accepts any graph\n", planner,
               planner_graphs(planner));
@@ -509,7 +526,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
   const char *option = "budget", *budget = "max";
   for (size_t i = sizeof kinds / sizeof *kinds; i-- > 0;)
     if (given_text(r->arguments, kinds[i]) != NULL) budget = given_text(r->arguments, option = kinds[i]);
-  fprintf(stderr, "neap: --%s %s: %s\n", option, budget, neap_error_message());
+  fprintf(stderr, "neap: --%s %s: %s\n", option, budget, library_message());
   tell_smallest(r->arguments, result->smallest_budget);
   if (result->largest_batch > 0)
     fprintf(stderr, "  the largest batch within it: --batch %lld\n", (long long)result->largest_batch);
@@ -527,7 +544,7 @@ int report_over_budget(const struct train_report *r, const neap_train_result *re
 }
 
 int report_interruption(const struct train_report *r, int signal) {
-  fprintf(stderr, "neap: %s\n", neap_error_message());
+  fprintf(stderr, "neap: %s\n", library_message());
   const char *out = r->arguments->options.out;
   if (out != NULL)
     fprintf(stderr, "  a checkpoint is in %s; continue with: neap train --resume %s\n", out, out);

@@ -8,34 +8,48 @@
 
 #include "run_settings.h"
 
-/* A way: a setting beside those that were given. */
+enum { OWN = 3 /* settings of a way */ };
+
+/* A way: settings beside those that were given. */
 static const struct way_row {
   const char *name;
-  const char *setting, *value; /* value "": a switch; setting NULL: none */
+  struct {
+    const char *name, *value; /* value "": a switch */
+  } settings[OWN];            /* the first names the way; name NULL: none */
   bool full;
-  bool other;     /* it is another training, which is taken if the user says so */
+  bool other;     /* it is another training, or wears out a disk: it is taken if the user says so */
   double penalty; /* on its seconds, for weights that are not those of the file; see take_best */
 } rows[WAYS] = {
-    {"full", NULL, NULL, .full = true, .other = true, .penalty = 1},
-    {"lora", NULL, NULL, .penalty = 1},
-    {"lora + q8_0", "base", "q8_0", .penalty = 1.1},
-    {"lora + nf4", "base", "nf4", .penalty = 1.1},
-    {"lora on disk", "base-on-disk", "always", .penalty = 1},
-    {"full + states8", "states", "8bit", .full = true, .other = true, .penalty = 1},
-    {"full, apollo-mini", "optimizer", "apollo-mini", .full = true, .other = true, .penalty = 1},
-    {"lora, mezo", "mezo", "", .other = true, .penalty = 1},
-    {"side net", "side", "8", .other = true, .penalty = 1},
+    {"full", {{0}}, .full = true, .other = true, .penalty = 1},
+    {"lora", {{0}}, .penalty = 1},
+    {"lora + q8_0", {{"base", "q8_0"}}, .penalty = 1.1},
+    {"lora + nf4", {{"base", "nf4"}}, .penalty = 1.1},
+    {"lora on disk", {{"base-on-disk", "always"}}, .penalty = 1},
+    {"full + states8", {{"states", "8bit"}}, .full = true, .other = true, .penalty = 1},
+    {"full, apollo-mini", {{"optimizer", "apollo-mini"}}, .full = true, .other = true, .penalty = 1},
+    {"lora, mezo", {{"mezo", ""}}, .other = true, .penalty = 1},
+    {"side net", {{"side", "8"}}, .other = true, .penalty = 1},
+#define ON_DISK                                                                                              \
+  {"disk", "."}, { "disk-for", "states,weights" }
+    {"full on disk", {ON_DISK}, .full = true, .other = true, .penalty = 1},
+    {"full on disk + states8", {{"states", "8bit"}, ON_DISK}, .full = true, .other = true, .penalty = 1},
+    {"full on disk, apollo-mini",
+     {{"optimizer", "apollo-mini"}, ON_DISK},
+     .full = true,
+     .other = true,
+     .penalty = 1},
 };
 
 /* ---- Whether the table is asked for ---- */
 
 /* Settings that choose one way, or another question. */
-static const char *const choosing[] = {"freeze", "store",         "base",       "base-on-disk", "allow",
-                                       "sparse", "sparse-layers", "time-limit", "side",         "mezo"};
+static const char *const choosing[] = {"freeze", "store",  "base",          "base-on-disk",
+                                       "allow",  "sparse", "sparse-layers", "time-limit",
+                                       "side",   "mezo",   "disk"};
 
-bool asks_for_ways(const struct arguments *a, const char *model) {
+bool asks_for_ways(const struct arguments *a) {
   const neap_session_options *s = &a->options.session;
-  if (model == NULL || !neap_model_is_language(model)) return false;
+  if (!neap_model_is_language(a->options.opened)) return false;
   for (size_t i = 0; i < sizeof choosing / sizeof *choosing; i++)
     if (given_text(a, choosing[i]) != NULL) return false;
   if (given_text(a, "budget") == NULL) return true;
@@ -60,9 +74,11 @@ static neap_status set_by_name(struct arguments *a, const char *name, const char
   return text == NULL ? NEAP_OK : index < 0 ? NEAP_INTERNAL : set_setting(a, index, text);
 }
 
-/* Returns true if the row's setting was given, too: then the row is what the others are. */
+/* Returns true if a setting of the row was given, too: then the row is what the others are. */
 static bool was_given(const struct way_row *row, const struct arguments *a) {
-  return row->setting != NULL && given_text(a, row->setting) != NULL;
+  for (int i = 0; i < OWN && row->settings[i].name != NULL; i++)
+    if (given_text(a, row->settings[i].name) != NULL) return true;
+  return false;
 }
 
 /* What `neap finetune` would be given, as it settles that. */
@@ -70,7 +86,8 @@ static int settle_way(const struct verb *verb, const struct arguments *given, co
                       neap_train_options *source) {
   struct arguments a = *given;
   neap_status status = row->full ? NEAP_OK : set_by_name(&a, "base-on-disk", "never");
-  if (status == NEAP_OK && row->setting != NULL) status = set_by_name(&a, row->setting, row->value);
+  for (int i = 0; status == NEAP_OK && i < OWN && row->settings[i].name != NULL; i++)
+    status = set_by_name(&a, row->settings[i].name, row->settings[i].value);
   if (status != NEAP_OK) return report_failure(verb, status);
   const int settled = settle_finetuning(verb, &a, row->full);
   if (settled != EXIT_DONE) return settled;
@@ -81,8 +98,9 @@ static int settle_way(const struct verb *verb, const struct arguments *given, co
     session->lora_alpha = usual.session.lora_alpha;
     session->lora_dropout = usual.session.lora_dropout;
     session->lora_layers = usual.session.lora_layers;
-  } else if (row == &rows[1] && check_use(verb, &a) != EXIT_DONE) {
-    return EXIT_USAGE;
+  } else if (row == &rows[1]) {
+    const int checked = check_use(verb, &a);
+    if (checked != EXIT_DONE) return checked;
   }
   neap_train_options_resolve(&a.options);
   *source = a.options;
@@ -179,7 +197,7 @@ static neap_status count_trained(const struct ways *w, struct way *way) {
 /* The step, and the plan that keeps everything: at once. A way that the model does not have says why. */
 static neap_status sum_up(struct ways *w, struct way *way) {
   if (was_given(&rows[way - w->list], w->a)) {
-    snprintf(way->why, sizeof way->why, "%s is given to all rows", rows[way - w->list].setting);
+    snprintf(way->why, sizeof way->why, "%s is given to all rows", rows[way - w->list].settings[0].name);
     return NEAP_OK;
   }
   const neap_plan_options keep_all = {.planner = "keep-all"};
@@ -188,7 +206,7 @@ static neap_status sum_up(struct ways *w, struct way *way) {
   const neap_status status = source_plan_alone(&way->source, NEAP_BUDGET_MAX, &keep_all, &way->step, &plan);
   const bool refused = rows[way - w->list].other && status == NEAP_INVALID_ARGUMENT;
   if (status == NEAP_UNSUPPORTED || refused) {
-    snprintf(way->why, sizeof way->why, "%s", neap_error_message());
+    snprintf(way->why, sizeof way->why, "%s", library_message());
     return NEAP_OK;
   }
   if (status != NEAP_OK) return status;
@@ -302,8 +320,9 @@ static void put_given(FILE *file, const struct arguments *a, bool full) {
 
 static void put_row(FILE *file, const struct way_row *row) {
   if (row->full) fputs(" --full", file);
-  if (row->setting != NULL)
-    fprintf(file, " --%s%s%s", row->setting, row->value[0] != '\0' ? " " : "", row->value);
+  for (int i = 0; i < OWN && row->settings[i].name != NULL; i++)
+    fprintf(file, " --%s%s%s", row->settings[i].name, row->settings[i].value[0] != '\0' ? " " : "",
+            row->settings[i].value);
 }
 
 /* `neap finetune` with what was given, and the way. The caller frees it; NULL: out of memory. */
@@ -336,14 +355,14 @@ static void print_sums(const struct ways *w) {
   printf(", adapters of rank %d\n", (int)session->lora);
   if (w->pass_steps > 0)
     printf("data: %lld records, %lld steps an epoch\n", (long long)w->records, (long long)w->pass_steps);
-  printf("\nbytes when everything is kept\n\n%-18s %10s %10s %10s %10s %12s %12s\n", "way", "weights",
+  printf("\nbytes when everything is kept\n\n%-25s %10s %10s %10s %10s %12s %12s\n", "way", "weights",
          "trained", "states", "gradients", "activations", "in all");
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL)
-      printf("%-18s is impossible: %s\n", rows[i].name, way->why);
+      printf("%-25s is impossible: %s\n", rows[i].name, way->why);
     else
-      printf("%-18s %10s %10s %10s %10s %12s %12s\n", rows[i].name,
+      printf("%-25s %10s %10s %10s %10s %12s %12s\n", rows[i].name,
              bytes_text(way->info.parameter_bytes).text, bytes_text(way->info.trained_bytes).text,
              bytes_text(way->info.state_bytes).text, bytes_text(way->gradients).text,
              bytes_text(way->activations).text, bytes_text(way->fastest.peak).text);
@@ -363,7 +382,7 @@ static void print_columns(const struct ways *w, const char *name) {
 
 static void print_table(const struct ways *w) {
   char within[64];
-  printf("\n%-18s", "way");
+  printf("\n%-25s", "way");
   print_columns(w, "at least");
   print_columns(w, "fastest");
   snprintf(within, sizeof within, "in %s", bytes_text(w->budget).text);
@@ -372,7 +391,7 @@ static void print_table(const struct ways *w) {
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL) continue;
-    printf("%-18s", rows[i].name);
+    printf("%-25s", rows[i].name);
     print_found(w, way->least.budget, &way->least);
     print_found(w, way->fastest.peak, &way->fastest);
     if (way->within.met) print_found(w, way->within.peak, &way->within);

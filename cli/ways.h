@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-enum { WAYS = 9 };
+enum { WAYS = 12 };
 
 /* A plan of a way. */
 struct found {
@@ -33,8 +33,8 @@ struct ways {
   struct way list[WAYS];
 };
 
-/* Whether a model, which may be NULL, is one whose ways are compared by these arguments. */
-bool asks_for_ways(const struct arguments *a, const char *model);
+/* Returns true if the open model is one whose ways are compared by these arguments. */
+bool asks_for_ways(const struct arguments *a);
 
 /* Refuses settings that only plan_ways takes. EXIT_DONE, or EXIT_USAGE after a message. */
 int check_ways_alone(const struct verb *verb, const struct arguments *a);

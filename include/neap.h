@@ -11,6 +11,7 @@
 #include "neap_collective.h" /* several processes */
 #include "neap_files.h"      /* files of steps, plans and layouts */
 #include "neap_graph.h"      /* networks: a tensor is an integer, an operator is a call */
+#include "neap_model.h"      /* models: ready-made networks, and those in files */
 #include "neap_operators.h"  /* the operators */
 #include "neap_plan.h"       /* plans without data: a step in, a schedule and offsets out */
 #include "neap_session.h"    /* training step by step, prediction, speed */

@@ -172,6 +172,8 @@ typedef struct neap_check_result {
   double cost;
   int64_t position; /* the place in the schedule that breaks a rule; -1: no particular place */
   char reason[256];
+  uint64_t stored_bytes,
+      restored_bytes; /* that stores write in one run of a valid plan, and restorers read */
 } neap_check_result;
 neap_status neap_plan_check(const neap_step *step, const neap_plan *plan, neap_check_result *result);
 

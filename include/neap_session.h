@@ -16,7 +16,7 @@
 #ifndef NEAP_SESSION_H
 #define NEAP_SESSION_H
 
-#include "neap_graph.h"
+#include "neap_model.h"
 #include "neap_plan.h"
 
 #ifdef __cplusplus
@@ -82,6 +82,16 @@ bool neap_optimizer_at(int32_t index, neap_row *row); /* in the order of neap_op
  * bit per element if nothing else needs the output. AUTO plans each and takes the one with the cheaper plan,
  * or for NEAP_BUDGET_MIN the one that needs less; BASE if they are equal. */
 typedef enum neap_variant { NEAP_VARIANT_AUTO, NEAP_VARIANT_BASE, NEAP_VARIANT_MASK } neap_variant;
+
+/* The values of a training that lie in its file on disk. AUTO: those that the budget needs, activations
+ * first, then states. */
+typedef enum neap_disk_for {
+  NEAP_DISK_FOR_AUTO = 0,
+  NEAP_DISK_FOR_STATES = 1,
+  NEAP_DISK_FOR_WEIGHTS = 2,
+  NEAP_DISK_FOR_BOTH = 3,       /* states and weights */
+  NEAP_DISK_FOR_ACTIVATIONS = 4 /* alone, or added to the others */
+} neap_disk_for;
 
 /* Where frozen matrices of a model from a GGUF file or a Hugging Face folder are kept while adapters are
  * trained (session options `lora`): in the session's memory, or in the model's file, from which each weight
@@ -221,6 +231,15 @@ typedef struct neap_session_options {
   /* If used, neap_model_load must be called before the first step, and the session keeps the file open.
    * NEAP_UNSUPPORTED: ALWAYS without adapters, or for another model. */
   neap_base_on_disk base_on_disk;
+  /* A folder on a disk, in which a training may keep in one file without a name: variables of 64 KiB and more
+   * (states, sums of gradients, trained parameters), which then take no memory but what a kernel reads at a
+   * time, and activations of 256 KiB and more, which are written once a step and read when they are needed
+   * again, as the plan finds cheaper than keeping or recomputing them. All keep their bits. NULL: none.
+   * Borrowed. The file is allocated at its full size when the session is made. A failed read or write, or
+   * bytes that changed there, fail the step. */
+  const char *disk;
+  neap_disk_for disk_for;
+  uint64_t disk_bytes; /* the most that the file may take; 0: any */
   neap_shard shard;
   /* Above 1: that many ranks, all of `collective`, divide the step by its depth. Each has the weights and
    * states of its blocks, and budgets are for it. micro_batches must be at least 2. The bits are those of one
@@ -250,9 +269,21 @@ typedef struct neap_session_options {
    * Dropout and batch norm are those of an evaluation. `optimizer` must be SGD, without momentum. 0: 1e-3. */
   bool mezo;
   float mezo_epsilon;
+  /* Not NULL: the backward pass reads values that the forward pass made in 8 or 4 bits an element (ActNN;
+   * Chen et al. 2021), rounded at random so that their mean is exact: "8", "4", or "4:LIST" for values whose
+   * names are in a list as `freeze`. Blocks of 256 elements have a step and a least number of bf16. Values of
+   * fewer than 1,024 elements, and those that a gradient needs exactly, such as statistics and the input of a
+   * loss, are not changed. The plan decides whether the blocks are kept or made again; the bits are the same.
+   * Borrowed likewise. NEAP_UNSUPPORTED: with mezo. */
+  const char *compress;
+  /* Stochastic backpropagation (Cheng et al. 2022): the gradient of what a residual branch gives is taken at
+   * this share of the positions alone, above 0 and at most 1; 0: 1, all. The forward pass does not change. In
+   * grids of an image positions on diagonals are kept, in sequences regular ones; where they begin is drawn
+   * at each step for each branch, and a class token is kept always. Keys and values have gradients of all
+   * positions, shortcuts the whole one. NEAP_UNSUPPORTED: with mezo; the graph has no residual branches [N,
+   * T, width] with attention. */
+  float backprop_share;
 } neap_session_options;
-
-typedef struct neap_session neap_session;
 
 /* Plans, maps all memory at once, and gives the parameters their first values (neap_initial), seeded. Steps,
  * evaluations and predictions allocate nothing. A graph without a loss makes a session that only predicts.
@@ -285,7 +316,8 @@ neap_status neap_session_add_graph(neap_session *session, const neap_graph *grap
 neap_status neap_session_select(neap_session *session, int index);
 
 /* Runs one training step, with a learning rate of 0 or more. Succeeds even if the loss is not finite: check
- * it. `result` may be NULL. */
+ * it. `result` may be NULL. A step that fails on the way, such as by a fault of the disk, may have changed
+ * some variables: then neap_session_save is refused until neap_session_load. */
 neap_status neap_session_step(neap_session *session, float learning_rate, neap_step_result *result);
 
 /* Runs one micro-batch of a step, with its own inputs; the last one updates. `share` is its weight in the
@@ -322,14 +354,17 @@ typedef struct neap_memory {
   uint64_t planned_peak;  /* resident + arena */
   uint64_t measured_peak; /* the highest byte that any kernel used so far, counted independently */
   uint64_t keep_all;      /* what keeping everything needs */
-  uint64_t parameters, states, inputs; /* the parts of `resident`; states include running statistics */
-  double cost, base_cost;              /* of the plan, and without any recomputation */
-  const char *planner;                 /* the planner that made the plan; a constant */
-  const char *variant;                 /* of the graph, "base" or another; a constant */
-  uint64_t stored_saved;               /* bytes that parameters in quantised types (store) save */
-  uint64_t on_disk;                    /* bytes of the frozen weights that stay in the model's file */
-  uint64_t disk_read;                  /* bytes read from that file so far */
-  double disk_waited;                  /* seconds that kernels waited for them */
+  uint64_t parameters, states, inputs;        /* the parts of `resident`; states include running statistics */
+  double cost, base_cost;                     /* of the plan, and without any recomputation */
+  const char *planner;                        /* the planner that made the plan; a constant */
+  const char *variant;                        /* of the graph, "base" or another; a constant */
+  uint64_t stored_saved;                      /* bytes that parameters in quantised types (store) save */
+  uint64_t on_disk;                           /* bytes of the frozen weights that stay in the model's file */
+  uint64_t spilled;                           /* bytes of the session's own file (options.disk) */
+  uint64_t disk_read;                         /* bytes read from both files so far */
+  uint64_t disk_written;                      /* bytes written to its own file so far */
+  uint64_t disk_step_read, disk_step_written; /* of its own file, as planned for a step */
+  double disk_waited;                         /* seconds that kernels waited for them */
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 
@@ -373,9 +408,6 @@ neap_status neap_session_digest(neap_session *session, char digest[65]);
  * changes nothing; a file that cannot be read to its end leaves what was read. */
 neap_status neap_session_save(neap_session *session, const char *path);
 neap_status neap_session_load(neap_session *session, const char *path);
-/* Loads the values of a file into the session of a model that is this file ("onnx:FILE", or "FILE.onnx"),
- * built with these options; leaves a ready-made model as it was drawn. */
-neap_status neap_model_load(const char *name, const neap_model_options *options, neap_session *session);
 
 /* The findings of neap_session_initialise. Texts live as long as the session. */
 typedef struct neap_initialisation {
@@ -428,7 +460,9 @@ typedef struct neap_speed {
   double bf16_flops;   /* dot products of bf16; 0: no instruction for them */
   double memory_bytes; /* bytes a second that a copy in main memory reads and writes; */
   double cache_bytes;  /* and in the caches that each core has for itself */
-  double disk_bytes; /* from the disk of the user's cache directory, past the system's cache; 0: not known */
+  double disk_bytes; /* from the disk of the user's cache directory, past the system's cache; 0: not known; */
+  double disk_read_in_turn;  /* the same, and to it, where each read follows a write and each write a read; */
+  double disk_write_in_turn; /* so activations are stored and brought back */
 } neap_speed;
 
 /* Measures speeds with one thread and with this number (0: all cores), in some tenths of a second, and stores
@@ -470,6 +504,7 @@ void neap_step_times_free(neap_step_times *times);
 /* A ready-made model, timed on random inputs. */
 typedef struct neap_bench_options {
   const char *model;
+  const neap_model *opened; /* the model, if the caller has it open; NULL: it is opened by its name */
   neap_model_options shape;
   neap_session_options session; /* its budget counts, too; NEAP_BUDGET_MAX recomputes nothing */
   int64_t steps;                /* 0: as in neap_session_time_steps */

@@ -34,7 +34,8 @@ const char *neap_version(void);
   X(UNSUPPORTED, "this build or machine cannot do that")                                                     \
   X(INTERRUPTED, "stopped on request")                                                                       \
   X(INTERNAL, "a fault in Neap")                                                                             \
-  X(DIVERGED, "training has come to numbers that are not finite")
+  X(DIVERGED, "training has come to numbers that are not finite")                                            \
+  X(LIMIT_REACHED, "a run came to a limit that it was given")
 
 typedef enum neap_status {
 #define NEAP_STATUS_ENUM(name, text) NEAP_##name,
@@ -44,8 +45,8 @@ typedef enum neap_status {
 
 /* Returns a short text for a status. Never NULL. */
 const char *neap_status_text(neap_status status);
-/* Returns the message of the last failure in this thread: what failed, where, and what to do about it. Valid
- * until the next failure. */
+/* Returns the message of the last failure in this thread: what failed, where, and what to do about it. A name
+ * between backquotes is that of a setting or an option. Valid until the next failure. */
 const char *neap_error_message(void);
 
 /* A row of a table. Calls neap_..._at give row `index`, from 0, and return false past the end. */

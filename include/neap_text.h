@@ -11,6 +11,7 @@ extern "C" {
 /* What text to make. Only model, folder and tokens must be set: this gives the most likely text. */
 typedef struct neap_generate_options {
   const char *model;        /* a language model */
+  const neap_model *opened; /* the model, if the caller has it open; NULL: it is opened by its name */
   neap_model_options shape; /* as it was trained; zeros: the usual length, and the tokenizer's vocabulary */
   const char *folder;       /* of a checkpoint; or instead: */
   bool best;                /* use the weights that keep_best kept */
@@ -40,6 +41,40 @@ typedef struct neap_generate_result {
  * give the same text. NEAP_BAD_FORMAT: the prompt has a character that the tokenizer does not know; the
  * message names its line and column. */
 neap_status neap_generate(const neap_generate_options *options, neap_generate_result *result);
+
+/* Several prompts of one model, which is opened once. What a prompt has in common with another at its
+ * beginning is not read again: a transformer goes back to where they part, a recurrent model to the last of
+ * the states that it keeps along the prompts, where neap_cache_plan finds that they save most (arXiv
+ * 2605.05219). */
+typedef struct neap_prompts_options {
+  neap_generate_options generate; /* how each text is made; its prompt and callback are not used */
+  const char *const *prompts;
+  int64_t count;
+  int64_t states; /* of a recurrent model: the most that are kept at a time, within the budget; 0: 16;
+                     negative: none */
+} neap_prompts_options;
+
+typedef struct neap_prompt_result {
+  const char *text; /* without the prompt, ended by a 0 */
+  size_t length;
+  /* Of the prompt, how many of these were not read again, and made. */
+  int64_t prompt_tokens, kept_tokens, tokens;
+} neap_prompt_result;
+
+typedef struct neap_prompts_result {
+  neap_prompt_result *of; /* [count] */
+  int64_t count, states;  /* states: that were kept at a time */
+  uint64_t state_bytes;   /* of each; within the budget beside the memory */
+  double seconds;
+  neap_memory memory;
+  uint64_t smallest_budget; /* with NEAP_OVER_BUDGET: a budget that suffices */
+} neap_prompts_result;
+
+/* Makes the text that neap_generate makes of each prompt. Free the result with neap_prompts_result_free,
+ * whatever the status. Errors are those of neap_generate; the message names the prompt by its number, from 1
+ * on. */
+neap_status neap_generate_prompts(const neap_prompts_options *options, neap_prompts_result *result);
+void neap_prompts_result_free(neap_prompts_result *result); /* NULL is allowed */
 
 /* A conversation with a language model. What the options point to is borrowed until neap_chat_close. */
 typedef struct neap_chat neap_chat;
@@ -87,11 +122,12 @@ void neap_chat_close(neap_chat *chat); /* NULL is allowed */
 /* What to translate, by beam search. Only model, checkpoint, beam and line must be set. */
 enum { NEAP_MAX_BEAM = 256 };
 typedef struct neap_translate_options {
-  const char *model;      /* of pairs of sequences, as it was trained: "transformer-64" */
-  const char *checkpoint; /* the folder that training wrote */
-  const char *weights;    /* a file of safetensors instead of the checkpoint's weights; NULL: those */
-  int32_t average;        /* instead: the mean of this number of kept weights, the latest; 0: no mean */
-  bool best;              /* instead: the weights that keep_best kept */
+  const char *model;        /* of pairs of sequences, as it was trained: "transformer-64" */
+  const neap_model *opened; /* the model, if the caller has it open; NULL: it is opened by its name */
+  const char *checkpoint;   /* the folder that training wrote */
+  const char *weights;      /* a file of safetensors instead of the checkpoint's weights; NULL: those */
+  int32_t average;          /* instead: the mean of this number of kept weights, the latest; 0: no mean */
+  bool best;                /* instead: the weights that keep_best kept */
   const char *data; /* source of the tokenizer if the folder has no tokenizer.json; NULL: it must have one */
   neap_model_options
       shape; /* as it was trained; batch: the most lines translated together, 0: by their length */

@@ -31,7 +31,9 @@ typedef enum neap_schedule_kind {
 } neap_schedule_kind;
 
 typedef struct neap_train_progress {
-  const char *records; /* the units of a batch: "images", "sequences", "records" or "pairs"; a constant */
+  const char
+      *records;   /* the units of a batch: "images", "sequences", "records", "pairs" or "texts"; a constant */
+  neap_task task; /* that of the data */
   int64_t epoch, epochs, step, steps; /* epochs is 0 if `steps` was given; step: the one just done, from 1 */
   double loss, accuracy; /* of this step; the loss with label smoothing; the accuracy in [0, 1]; -1: labels
                             are values */
@@ -116,6 +118,7 @@ typedef enum neap_pack { NEAP_PACK_OFF, NEAP_PACK_ON, NEAP_PACK_AUTO } neap_pack
 
 typedef struct neap_train_options {
   const char *model, *data;       /* "wrn-28-2"; "cifar10:DIR", see neap_data_at */
+  const neap_model *opened;       /* the model, if the caller has it open; NULL: it is opened by its name */
   const neap_data_source *source; /* replaces `data`; NULL: not used */
   neap_model_options shape; /* zeros for image and classes: those of the data; of "synthetic": the model's
                                usual. Images must be those of the data, with at least as many classes */
@@ -182,6 +185,7 @@ typedef struct neap_train_options {
   /* Also keeps in `out` the weights of the best evaluation: that with the largest held-out accuracy, or if
    * labels are values or tokens, the least held-out loss; the first of equals. */
   bool keep_best;
+  uint64_t disk_writes; /* the most that steps may write to session.disk before the run ends; 0: any */
   int64_t patience; /* ends the run after this number of epochs without a better evaluation; 0: does not */
   bool best;        /* for neap_evaluate: evaluates the weights that keep_best kept */
   bool by_class;    /* for neap_evaluate: also reports each class */
@@ -222,7 +226,8 @@ typedef struct neap_process {
 } neap_process;
 
 typedef struct neap_train_result {
-  const char *records;                /* as in neap_train_progress; NULL: data were not opened */
+  const char *records; /* as in neap_train_progress; NULL: data were not opened */
+  neap_task task;
   char combination[48], precision[8]; /* the techniques, as neap_combination names them; "f32" */
   double density;                     /* of sparse parameters; 1: not sparse */
   int64_t batch, micro_batches, parameters, steps;
@@ -233,8 +238,8 @@ typedef struct neap_train_result {
   double best_value;
   bool best_by_loss, stopped_early;
   double seconds, step_seconds_median, loss, accuracy;
-  double step_disk_bytes,
-      step_disk_seconds; /* mean of a step: bytes read from the model's file, and time waiting for them */
+  /* Mean of a step: bytes read from disk, written to it, and seconds that kernels waited for both. */
+  double step_disk_bytes, step_disk_written, step_disk_seconds;
   double test_accuracy, test_loss;     /* -1: not evaluated here */
   double test_mae, test_rmse, test_r2; /* as in neap_train_progress */
   double bits_per_byte;                /* of test text; -1: not text, or not evaluated */
@@ -279,7 +284,8 @@ typedef struct neap_class_scores {
 } neap_class_scores;
 
 typedef struct neap_evaluation {
-  const char *records;                /* as in neap_train_progress */
+  const char *records; /* as in neap_train_progress */
+  neap_task task;
   int64_t batch, images, step, epoch; /* images: records of the test set; step and epoch: done so far */
   double loss, accuracy; /* means over the labels of the test set; accuracy -1: labels are values */
   double mae, rmse, r2;  /* if labels are values, as in neap_train_progress; mae -1: not values */
@@ -348,6 +354,7 @@ typedef struct neap_predict_options {
   /* A ready-made model, a file of safetensors, a data set. A language model of a file needs no weights: it
    * uses its own, and its tokenizer and classes if the data are texts ("csv:FILE,text=COLUMN"). */
   const char *model, *weights, *data;
+  const neap_model *opened; /* the model, if the caller has it open; NULL: it is opened by its name */
   /* If `data` is NULL: the options of the run, whose data are taken, divided into parts as for its training.
    */
   const neap_train_options *run;
@@ -385,10 +392,11 @@ neap_status neap_predict(const neap_predict_options *options, neap_predict_resul
 /* A trained model as an ONNX file (ai.onnx 17): the network that predicts, with its weights. */
 typedef struct neap_export_options {
   const char *model;
-  const char *checkpoint; /* the folder of a run; NULL: none */
-  const char *weights;    /* a file of weights, without a checkpoint */
-  const char *data;       /* data whose shape is taken if the checkpoint does not record it; or NULL */
-  bool best;              /* use the weights that keep_best kept in the checkpoint */
+  const neap_model *opened; /* the model, if the caller has it open; NULL: it is opened by its name */
+  const char *checkpoint;   /* the folder of a run; NULL: none */
+  const char *weights;      /* a file of weights, without a checkpoint */
+  const char *data;         /* data whose shape is taken if the checkpoint does not record it; or NULL */
+  bool best;                /* use the weights that keep_best kept in the checkpoint */
   /* The file to write; weights of more than 1.9 GB go to OUT.data in the same folder. If a checkpoint has
    * adapters (session.lora) and this does not end in .onnx: a folder, which is created, for
    * adapter_config.json and adapter_model.safetensors as peft has them. If it has a side net (shape.side): a
@@ -432,12 +440,12 @@ neap_status neap_checkpoint_command(const char *folder, char **text);
 /* Finds the largest batch, up to `shape->batch`, with which a ready-made model fits the budget of the
  * options; 0: none fits. Uses the options' planner; assumes that a larger batch needs no less memory. A
  * budget given as a fraction is a share of what keeping everything needs at `shape->batch`. */
-neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
+neap_status neap_largest_batch(const neap_model *model, const neap_model_options *shape,
                                const neap_session_options *options, int64_t *largest);
 
 /* Finds the largest micro-batch, a divisor of `shape->batch`, with which a ready-made model fits the budget;
  * 1 if none fits. A fraction is a share of what keeping everything needs with the full batch. */
-neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
+neap_status neap_largest_micro_batch(const neap_model *model, const neap_model_options *shape,
                                      const neap_session_options *options, int64_t *largest);
 
 /* Techniques that make a step smaller, alone or together. */
@@ -464,7 +472,7 @@ typedef struct neap_combination {
 /* Plans a model's step in each allowed combination, from the least change to the most: none, micro, bf16,
  * states8, f16, sparse, then pairs, triples, and all four. list[NEAP_COMBINATIONS]. A budget given as a
  * fraction is a share of what the full, dense step in f32 needs. */
-neap_status neap_combinations(const char *model, const neap_model_options *shape,
+neap_status neap_combinations(const neap_model *model, const neap_model_options *shape,
                               const neap_session_options *options, unsigned allowed, neap_combination *list,
                               int *count);
 /* The choice among combinations that fit: the first, the one that costs least, or the one with the least

@@ -432,7 +432,7 @@ static inline struct neap_graph *op_case_graph(const struct op_case *c, bool fus
   neap_builder_free(b);
   assert_ok(status);
   if (!fuse) return graph;
-  assert_ok(rewrite_fuse(graph, &fused));
+  assert_ok(rewrite_fuse(graph, false, &fused));
   neap_graph_free(graph);
   return fused;
 }

@@ -123,6 +123,40 @@ static inline struct neap_step *random_step(enum family family, int32_t forward,
   return step;
 }
 
+/* Makes a step with pairs of a store and a restorer for most of its forward nodes, and frees the one given.
+ * `transfers`: they are jobs of the lane. */
+static inline struct neap_step *with_restorers(struct neap_step *step, bool transfers, uint32_t seed) {
+  static struct step_tensor tensors[2 * STEP_LIMIT];
+  static struct step_node nodes[3 * STEP_LIMIT];
+  static int32_t tokens[STEP_LIMIT];
+  uint32_t random = seed * 2654435761u + 7;
+  struct neap_step draft = *step, *made = NULL;
+  memcpy(tensors, step->tensors, (size_t)step->tensor_count * sizeof *tensors);
+  memcpy(nodes, step->nodes, (size_t)step->node_count * sizeof *nodes);
+  draft.tensors = tensors;
+  draft.nodes = nodes;
+  for (int32_t v = 0; v < step->node_count; v++) {
+    if (nodes[v].pass != NEAP_PASS_FORWARD || draw(&random, 4) == 0) continue;
+    const double cost = draw(&random, 12);
+    tokens[v] = draft.tensor_count++;
+    tensors[tokens[v]] = (struct step_tensor){.name = "token", .role = NEAP_ROLE_VALUE};
+    nodes[draft.node_count++] =
+        (struct step_node){.name = "store", .op = "Store", .transfers = transfers, .cost = cost};
+    struct step_node *store = &nodes[draft.node_count - 1], *restorer = &nodes[draft.node_count++];
+    *restorer = *store;
+    store->inputs = restorer->outputs = nodes[v].outputs;
+    store->outputs = restorer->inputs = &tokens[v];
+    store->input_count = store->output_count = restorer->input_count = restorer->output_count = 1;
+    restorer->pass = NEAP_PASS_BACKWARD;
+    restorer->repeatable = true;
+  }
+  const neap_status status = step_create(&draft, &made);
+  if (status != NEAP_OK) print_error("step with restorers: %s\n", neap_error_message());
+  assert_int_equal(status, NEAP_OK);
+  neap_step_free(step);
+  return made;
+}
+
 /* By the independent checker, which says the same of it as the plan. */
 static inline void expect_valid(const struct neap_step *step, const struct neap_plan *plan) {
   neap_check_result result;

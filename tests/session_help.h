@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "models_by_name.h"
 #include "run/session.h"
 #include "testing.h"
 

@@ -14,14 +14,18 @@ struct network {
   double forward_share; /* of the step's cost */
 };
 
-static neap_status open_network(const char *model, int64_t batch, struct network *out) {
+static neap_status open_network(const char *name, int64_t batch, struct network *out) {
   const neap_model_options shape = {.batch = batch};
   const neap_session_options options = {.threads = 2};
+  neap_model *model;
   neap_graph *graph;
   struct outcome keep_all;
   *out = (struct network){0};
-  TRY(neap_model_build(model, &shape, &graph));
-  const neap_status status = neap_step_from_graph(graph, &options, &out->step);
+  TRY(neap_model_open(name, &model));
+  neap_status status = neap_model_build(model, &shape, &graph);
+  neap_model_close(model);
+  TRY(status);
+  status = neap_step_from_graph(graph, &options, &out->step);
   neap_graph_free(graph);
   if (status != NEAP_OK) return status;
   neap_step_describe(out->step, &out->info);

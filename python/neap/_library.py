@@ -146,6 +146,8 @@ class CheckResult(ctypes.Structure):
         ("cost", c_double),
         ("position", c_int64),
         ("reason", c_char * 256),
+        ("stored_bytes", c_uint64),
+        ("restored_bytes", c_uint64),
     ]
 
 

@@ -31,6 +31,9 @@ class CheckResult:
     """The position in the schedule where a rule is broken; None: the rule has no position."""
     reason: str
     """The broken rule; empty if the plan is valid."""
+    stored_bytes: int = 0
+    """Bytes that one run writes elsewhere; of them, as often as it needs them, it brings back `restored_bytes`."""
+    restored_bytes: int = 0
 
     def __bool__(self) -> bool:
         return self.valid
@@ -274,4 +277,6 @@ def check(step: Step, plan: Plan) -> CheckResult:
         cost=result.cost,
         position=result.position if result.position >= 0 else None,
         reason="" if result.valid else result.reason.decode(errors="replace"),
+        stored_bytes=result.stored_bytes,
+        restored_bytes=result.restored_bytes,
     )

@@ -26,10 +26,6 @@ void direct_buffer_free(struct direct_buffer *buffer) {
 
 /* ---- Files ---- */
 
-static int64_t modified_of(const struct stat *status) {
-  return (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
-}
-
 neap_status direct_file_open(const char *path, int descriptor, struct direct_buffer *buffer,
                              struct direct_file *file) {
   char same[64];
@@ -37,8 +33,7 @@ neap_status direct_file_open(const char *path, int descriptor, struct direct_buf
   *file = (struct direct_file){.path = path, .plain = descriptor, .direct = -1, .buffer = buffer};
   RETURN_IF(fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode), NEAP_IO_FAILED,
             "%s: is not a regular file", path);
-  file->bytes = (uint64_t)status.st_size;
-  file->modified = modified_of(&status);
+  TRY(file_stamp_take(path, descriptor, &file->stamp));
   snprintf(same, sizeof same, "/proc/self/fd/%d", descriptor);
   file->direct = open(same, O_RDONLY | O_CLOEXEC | O_DIRECT);
   return NEAP_OK;
@@ -56,22 +51,20 @@ void direct_file_close(struct direct_file *file) {
 static neap_status fail_changed(const struct direct_file *file, uint64_t offset) {
   return neap_fail(NEAP_BAD_FORMAT,
                    "%s: was changed or cut while it was read (at offset %llu; it had %llu bytes); restore "
-                   "the file that the run began with, and resume from the last checkpoint (--resume)",
-                   file->path, (unsigned long long)offset, (unsigned long long)file->bytes);
+                   "the file that the run began with, and resume from the last checkpoint (`resume`)",
+                   file->path, (unsigned long long)offset, (unsigned long long)file->stamp.bytes);
 }
 
 static neap_status check_same(const struct direct_file *file, uint64_t offset) {
-  struct stat now;
-  const bool same = fstat(file->plain, &now) == 0 && (uint64_t)now.st_size == file->bytes &&
-                    modified_of(&now) == file->modified;
-  return same ? NEAP_OK : fail_changed(file, offset);
+  return file_stamp_check(file->path, file->plain, &file->stamp) == NEAP_OK ? NEAP_OK
+                                                                            : fail_changed(file, offset);
 }
 
 static neap_status fail_read(const struct direct_file *file, uint64_t offset, int why) {
   if (why == FILE_ENDS) return fail_changed(file, offset);
   return neap_fail(
       NEAP_IO_FAILED,
-      "%s: cannot be read at offset %llu: %s; check the disk, and resume from the last checkpoint (--resume)",
+      "%s: cannot be read at offset %llu: %s; check the disk, and resume from the last checkpoint (`resume`)",
       file->path, (unsigned long long)offset, strerror(why));
 }
 

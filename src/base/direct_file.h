@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/file.h"
 
 struct direct_file;
 
@@ -26,8 +26,7 @@ void direct_buffer_free(struct direct_buffer *buffer);
 struct direct_file {
   const char *path;  /* borrowed */
   int plain, direct; /* descriptors: the caller's; of its own, -1 where the file system takes none */
-  uint64_t bytes;
-  int64_t modified;     /* nanoseconds */
+  struct file_stamp stamp;
   uint64_t from, until; /* reads that begin in between go on up to the end */
   struct direct_buffer *buffer;
 };

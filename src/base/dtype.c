@@ -26,6 +26,8 @@ const struct dtype_row dtype_rows[] = {
     [NEAP_I8] = {"i8", DTYPE_QUANTISED, 64, 68, "I8_ROW"},
     [NEAP_DYN8S] = {"dyn8s", DTYPE_QUANTISED, 256, 260, "DYN8S"},
     [NEAP_DYN8U] = {"dyn8u", DTYPE_QUANTISED, 256, 260, "DYN8U"},
+    [NEAP_C8] = {"c8", DTYPE_QUANTISED, 256, 260, NULL},
+    [NEAP_C4] = {"c4", DTYPE_QUANTISED, 256, 132, NULL},
 };
 const int32_t dtype_count = sizeof dtype_rows / sizeof *dtype_rows;
 

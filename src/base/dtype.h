@@ -46,7 +46,9 @@ enum dtype_kind {
   case NEAP_NF4:                                                                                             \
   case NEAP_I8:                                                                                              \
   case NEAP_DYN8S:                                                                                           \
-  case NEAP_DYN8U
+  case NEAP_DYN8U:                                                                                           \
+  case NEAP_C8:                                                                                              \
+  case NEAP_C4
 
 struct dtype_row {
   const char *name;
@@ -71,8 +73,9 @@ enum {
   TYPE_U16 = TYPE_SET(U16),
   TYPES_QUANTISED = TYPE_SET(Q8_0) | TYPE_SET(Q4_0) | TYPE_SET(Q4_1) | TYPE_SET(Q5_0) | TYPE_SET(Q5_1) |
                     TYPE_SET(Q4_K) | TYPE_SET(Q5_K) | TYPE_SET(Q6_K) | TYPE_SET(NF4) | TYPE_SET(I8) |
-                    TYPE_SET(DYN8S) | TYPE_SET(DYN8U),
+                    TYPE_SET(DYN8S) | TYPE_SET(DYN8U) | TYPE_SET(C8) | TYPE_SET(C4),
   TYPES_DYNAMIC = TYPE_SET(DYN8S) | TYPE_SET(DYN8U),
+  TYPES_COMPRESSED = TYPE_SET(C8) | TYPE_SET(C4),
   TYPES_ANY = (1u << 31) - 1,
   TYPES_POSITIONS = TYPE_SET(BIT) | TYPE_SET(BLOCK),
   TYPES_HALF = TYPE_SET(BF16) | TYPE_SET(F16),

@@ -118,6 +118,26 @@ neap_status file_need_at(const char *path, int descriptor, uint64_t offset, void
   return NEAP_OK;
 }
 
+neap_status file_stamp_take(const char *path, int descriptor, struct file_stamp *stamp) {
+  struct stat status;
+  RETURN_IF(fstat(descriptor, &status) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  *stamp =
+      (struct file_stamp){.bytes = (uint64_t)status.st_size,
+                          .modified = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec};
+  return NEAP_OK;
+}
+
+neap_status file_stamp_check(const char *path, int descriptor, const struct file_stamp *stamp) {
+  struct file_stamp now;
+  TRY(file_stamp_take(path, descriptor, &now));
+  RETURN_IF(
+      now.bytes != stamp->bytes || now.modified != stamp->modified, NEAP_BAD_FORMAT,
+      "%s: was changed since it was opened (it had %llu bytes, and has %llu); restore the file, or begin "
+      "again",
+      path, (unsigned long long)stamp->bytes, (unsigned long long)now.bytes);
+  return NEAP_OK;
+}
+
 bool file_is_folder(const char *path) {
   struct stat status;
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);

@@ -29,6 +29,17 @@ bool file_is_folder(const char *path);
  * is not a regular file; then no descriptor is open. */
 neap_status file_open(const char *path, int *descriptor, uint64_t *bytes);
 
+/* The size of an open file and the time of its last change, which show that it was written to. */
+struct file_stamp {
+  uint64_t bytes;
+  int64_t modified; /* nanoseconds */
+};
+
+/* NEAP_IO_FAILED: the system does not tell; the message names `path`. */
+neap_status file_stamp_take(const char *path, int descriptor, struct file_stamp *stamp);
+/* Fails with NEAP_BAD_FORMAT if the file was written to since. */
+neap_status file_stamp_check(const char *path, int descriptor, const struct file_stamp *stamp);
+
 /* Opens a file for reading as fopen does, but never waits for the writer of a pipe. NULL: errno says why. */
 FILE *file_open_stream(const char *path);
 

@@ -18,10 +18,9 @@ struct cursor {
   size_t buffered;
   char subject[160]; /* what is being read, for messages */
   unsigned char buffer[16384];
-  bool passes_strings; /* in arrays */
 };
 
-static uint64_t bytes_left(const struct cursor *c) { return c->size - c->at; }
+static uint64_t bytes_left(const struct cursor *c) { return c->at < c->size ? c->size - c->at : 0; }
 
 static neap_status cut_short(const struct cursor *c, uint64_t bytes) {
   return neap_fail(NEAP_BAD_FORMAT,
@@ -103,18 +102,24 @@ static neap_status check_truths(const struct cursor *c, const unsigned char *tru
   return NEAP_OK;
 }
 
+/* Passes strings, and gives the bytes of a block that has them all, each with a 0. */
+static neap_status pass_strings(struct cursor *c, int64_t count, uint64_t *bytes) {
+  uint64_t length;
+  *bytes = 0;
+  for (int64_t i = 0; i < count; i++) {
+    TRY(take_length(c, &length));
+    c->at += length;
+    *bytes += length + 1;
+  }
+  return NEAP_OK;
+}
+
 /* The bytes of all strings lie in one block. Their lengths are read first. */
 static neap_status take_strings(struct cursor *c, struct region *region, int64_t count,
                                 struct gguf_strings *strings) {
   const uint64_t begin = c->at;
-  uint64_t bytes = 0, length;
-  for (int64_t i = 0; i < count; i++) {
-    TRY(take_length(c, &length));
-    c->at += length;
-    bytes += length + 1;
-  }
-  *strings = (struct gguf_strings){0};
-  if (c->passes_strings) return NEAP_OK;
+  uint64_t bytes, used = 0, length;
+  TRY(pass_strings(c, count, &bytes));
   c->at = begin;
   char *block = region_alloc(region, (size_t)bytes, 1);
   const char **texts = region_alloc(region, (size_t)count, sizeof *texts);
@@ -122,7 +127,6 @@ static neap_status take_strings(struct cursor *c, struct region *region, int64_t
   RETURN_IF(block == NULL || texts == NULL || lengths == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %s",
             c->path, c->subject);
   *strings = (struct gguf_strings){count, texts, lengths};
-  uint64_t used = 0;
   for (int64_t i = 0; i < count; i++) {
     TRY(take_length(c, &length));
     /* The file may have been written to since. */
@@ -138,7 +142,7 @@ static neap_status take_strings(struct cursor *c, struct region *region, int64_t
 
 static neap_status take_array(struct cursor *c, struct region *region, struct gguf_pair *pair) {
   struct gguf_array *array = &pair->array;
-  uint64_t count;
+  uint64_t count, passed;
   TRY(take_type(c, &array->type));
   RETURN_IF(array->type == GGUF_ARRAY, NEAP_UNSUPPORTED,
             "%s: %s: is an array of arrays, which is not supported", c->path, c->subject);
@@ -146,7 +150,8 @@ static neap_status take_array(struct cursor *c, struct region *region, struct gg
   const size_t bytes = gguf_value_bytes(array->type);
   TRY(check_count(c, "values", count, bytes != 0 ? bytes : sizeof(uint64_t)));
   array->count = (int64_t)count;
-  if (array->type == GGUF_STRING) return take_strings(c, region, array->count, &pair->strings);
+  pair->place = c->at;
+  if (array->type == GGUF_STRING) return pass_strings(c, array->count, &passed);
   void *data = region_alloc(region, (size_t)count, bytes);
   RETURN_IF(data == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for %s", c->path, c->subject);
   array->data = data;
@@ -343,7 +348,7 @@ static neap_status take_header(struct cursor *c, struct gguf *gguf) {
   return sort_tensors(gguf);
 }
 
-static neap_status open_file(const char *path, bool passes_strings, struct gguf *gguf) {
+neap_status gguf_open(const char *path, struct gguf *gguf) {
   *gguf = (struct gguf){.path = NULL};
   gguf->path = region_string(&gguf->region, path);
   RETURN_IF_NULL(gguf->path);
@@ -355,20 +360,32 @@ static neap_status open_file(const char *path, bool passes_strings, struct gguf 
   struct cursor c = {.path = gguf->path,
                      .descriptor = fileno(gguf->file),
                      .size = (uint64_t)file.st_size,
-                     .subject = "the header",
-                     .passes_strings = passes_strings};
+                     .subject = "the header"};
   const neap_status status = take_header(&c, gguf);
   if (status != NEAP_OK) gguf->tensor_count = gguf->pair_count = 0; /* they are not sorted */
   return status;
 }
 
-neap_status gguf_open(const char *path, struct gguf *gguf) { return open_file(path, false, gguf); }
-neap_status gguf_open_for_tensors(const char *path, struct gguf *gguf) { return open_file(path, true, gguf); }
-
 void gguf_close(struct gguf *gguf) {
   if (gguf->file != NULL) fclose(gguf->file);
   region_free(&gguf->region);
   *gguf = (struct gguf){.path = NULL};
+}
+
+neap_status gguf_read_strings(const struct gguf *gguf, const char *key, struct region *region,
+                              struct gguf_strings *strings) {
+  const struct gguf_pair *pair = find_pair(gguf, key);
+  struct stat file;
+  *strings = (struct gguf_strings){0};
+  if (pair == NULL || pair->type != GGUF_ARRAY || pair->array.type != GGUF_STRING) return NEAP_OK;
+  RETURN_IF(fstat(fileno(gguf->file), &file) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", gguf->path,
+            strerror(errno));
+  struct cursor c = {.path = gguf->path,
+                     .descriptor = fileno(gguf->file),
+                     .at = pair->place,
+                     .size = (uint64_t)file.st_size};
+  snprintf(c.subject, sizeof c.subject, "key '%.128s'", key);
+  return take_strings(&c, region, pair->array.count, strings);
 }
 
 /* ---- Values ---- */
@@ -401,12 +418,6 @@ bool gguf_bool(const struct gguf *gguf, const char *key, bool *value) {
 const char *gguf_text(const struct gguf *gguf, const char *key) {
   const struct gguf_pair *pair = find_pair(gguf, key);
   return pair != NULL ? pair->text : NULL;
-}
-
-const struct gguf_strings *gguf_strings(const struct gguf *gguf, const char *key) {
-  const struct gguf_pair *pair = find_pair(gguf, key);
-  const bool is = pair != NULL && pair->type == GGUF_ARRAY && pair->array.type == GGUF_STRING;
-  return is && (pair->strings.texts != NULL || pair->array.count == 0) ? &pair->strings : NULL;
 }
 
 /* An array of reals, or of other numbers and truths. */

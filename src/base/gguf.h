@@ -26,14 +26,13 @@ struct gguf {
   struct direct_file *direct; /* elements are read through it, by one thread; NULL: as usual */
 };
 
-/* Opens a file and reads its header. The memory is at most ten times the file's size; for a sound file
- * usually twice its header. Errors name the file, and the tensor or key where it is one. NEAP_IO_FAILED: it
- * cannot be read. NEAP_BAD_FORMAT: it is damaged or no GGUF. NEAP_UNSUPPORTED: another version or byte order,
- * or arrays of arrays. Close with gguf_close, whatever the status. */
+/* Opens a file and reads its header. Arrays of strings, of which a vocabulary has megabytes, are checked and
+ * not kept. The memory is at most ten times the file's size; for a sound file usually twice its header.
+ * Errors name the file, and the tensor or key where it is one. NEAP_IO_FAILED: it cannot be read.
+ * NEAP_BAD_FORMAT: it is damaged or no GGUF. NEAP_UNSUPPORTED: another version or byte order, or arrays of
+ * arrays. Close with gguf_close, whatever the status. */
 neap_status gguf_open(const char *path, struct gguf *gguf);
 void gguf_close(struct gguf *gguf);
-/* The same without arrays of strings, of which a vocabulary has megabytes: they are checked and not kept. */
-neap_status gguf_open_for_tensors(const char *path, struct gguf *gguf);
 
 /* ---- Pairs ---- */
 
@@ -43,9 +42,13 @@ bool gguf_integer(const struct gguf *gguf, const char *key, int64_t *value);
 bool gguf_real(const struct gguf *gguf, const char *key, double *value);
 bool gguf_bool(const struct gguf *gguf, const char *key, bool *value);
 const char *gguf_text(const struct gguf *gguf, const char *key);
-const struct gguf_strings *gguf_strings(const struct gguf *gguf, const char *key);
 const struct gguf_array *gguf_integers(const struct gguf *gguf, const char *key); /* truths are 0 and 1 */
 const struct gguf_array *gguf_reals(const struct gguf *gguf, const char *key);    /* f32 or f64 */
+
+/* Reads the strings of an array from the open file, into the region; `strings->texts` is NULL if there is no
+ * such array. NEAP_BAD_FORMAT: the file was changed since it was opened. */
+neap_status gguf_read_strings(const struct gguf *gguf, const char *key, struct region *region,
+                              struct gguf_strings *strings);
 
 /* ---- Tensors ---- */
 

@@ -49,6 +49,7 @@ struct gguf_pair {
   size_t length;               /* the string */
   struct gguf_array array;     /* of an array its type and count, and its data unless they are strings */
   struct gguf_strings strings; /* of an array of strings */
+  uint64_t place;              /* of such an array in a file that was read: where its first string begins */
 };
 
 struct gguf_tensor {

@@ -26,7 +26,9 @@
   ROW(NF4, nf4, 64)                                                                                          \
   ROW(I8, i8, 64)                                                                                            \
   ROW(DYN8S, dyn8s, 256)                                                                                     \
-  ROW(DYN8U, dyn8u, 256)
+  ROW(DYN8U, dyn8u, 256)                                                                                     \
+  ROW(C8, c8, 256)                                                                                           \
+  ROW(C4, c4, 256)
 
 /* Scales and least numbers are f16. Of two numbers in a byte the low one is the first of its half. */
 struct q8_0 {
@@ -87,6 +89,17 @@ struct dyn8u {
   float absmax;
 };
 extern const float dyn8s_map[256], dyn8u_map[256];
+
+/* Of values that a gradient reads (Chen et al. 2021, ActNN): x is least + step q. Both are bf16. */
+enum { COMPRESSED_BLOCK = 256, NOT_FINITE = 0x7FC0 /* NaN in bf16 */ };
+struct c8 {
+  uint16_t step, least;
+  uint8_t q[256];
+};
+struct c4 {
+  uint16_t step, least;
+  uint8_t q[128]; /* the low half of a byte is number i, the high half number 128 + i */
+};
 
 /* Every product of ggml's types below is exact: a scale has 11 bits, its factor at most 8, a number at
  * most 6. So the values are the same with and without fused operations. The sum with 0 takes the sign off a
@@ -250,6 +263,56 @@ static inline void dyn8u_to_floats(const void *block, float *x) {
   struct dyn8u b;
   memcpy(&b, block, sizeof b);
   for (int i = 0; i < 256; i++) x[i] = dyn8u_map[b.q[i]] * b.absmax;
+}
+
+/* The product is exact: a step has 8 bits, a number at most 8. */
+static inline void c8_to_floats(const void *block, float *x) {
+  struct c8 b;
+  memcpy(&b, block, sizeof b);
+  const float step = bf16_to_float(b.step), least = bf16_to_float(b.least);
+  for (int i = 0; i < 256; i++) x[i] = least + step * (float)b.q[i];
+}
+
+static inline void c4_to_floats(const void *block, float *x) {
+  struct c4 b;
+  memcpy(&b, block, sizeof b);
+  const float step = bf16_to_float(b.step), least = bf16_to_float(b.least);
+  for (int i = 0; i < 128; i++) {
+    x[i] = least + step * (float)(b.q[i] & 15);
+    x[128 + i] = least + step * (float)(b.q[i] >> 4);
+  }
+}
+
+/* The spacing of the numbers of a block of C8 or C4. */
+struct spacing {
+  uint16_t step, least; /* bf16 */
+  int32_t most;         /* the largest q: 255 or 15 */
+};
+
+/* Returns the spacing of numbers from `low` to `high`. Least is rounded down, then step is rounded up, so
+ * that every x lies from least to least + most step: rounding x at random to one of its two neighbours keeps
+ * its mean, and none is cut. `finite` false, or a span that f32 does not have: both are NaN, and so are all
+ * numbers of the block. */
+static inline struct spacing spacing_of(neap_dtype dtype, bool finite, float low, float high) {
+  struct spacing s = {NOT_FINITE, NOT_FINITE, dtype == NEAP_C8 ? 255 : 15};
+  const uint32_t bits = half_bits_of(low + 0.0f); /* takes the sign off a 0 */
+  const uint16_t least = (uint16_t)((bits + (low < 0 && (bits & 0xFFFF) != 0 ? 0x10000u : 0u)) >> 16);
+  const float span = high - bf16_to_float(least);
+  if (!finite || !(span < __builtin_inff())) return s;
+  const double exact = (double)high - (double)bf16_to_float(least);
+  s.least = least;
+  s.step = (uint16_t)(half_bits_of((float)(exact / s.most)) >> 16);
+  while ((double)bf16_to_float(s.step) * s.most < exact) s.step++;
+  return s;
+}
+
+/* Returns the number q of x, rounded up if `random`, uniform in [0, 2^16), is below the place of x between
+ * its neighbours: the mean is x but for 2^-17 steps. */
+static inline int32_t compressed_number(struct spacing s, float x, uint32_t random) {
+  const float step = s.step != 0 ? bf16_to_float(s.step) : 1, place = (x - bf16_to_float(s.least)) / step;
+  const int32_t below = (int32_t)place,
+                q = below + (((float)random + 0.5f) * 0x1p-16f < place - (float)below ? 1 : 0);
+  return q < s.most ? q : s.most;
 }
 
 /* Writes 256 numbers as a block of DYN8S or DYN8U, as bitsandbytes' CPU code: over the largest size, to the

@@ -172,17 +172,21 @@ static neap_status write_header(FILE *file, const char *path, const char *text) 
   return write_bytes(file, path, "        ", padding);
 }
 
+static int64_t part_of_tensor(const struct safetensors_tensor *tensor) {
+  return tensor->part > 0 && tensor->part < tensor->elements ? tensor->part : tensor->elements;
+}
+
 static int64_t largest_elements(const struct safetensors_content *content) {
   int64_t largest = 1;
   for (int32_t i = 0; i < content->tensor_count; i++)
-    if (content->tensors[i].elements > largest) largest = content->tensors[i].elements;
+    if (part_of_tensor(&content->tensors[i]) > largest) largest = part_of_tensor(&content->tensors[i]);
   return largest;
 }
 
 /* To the type that a tensor is written in, in place. */
-static void narrow(const struct safetensors_tensor *tensor, neap_dtype type, float *data) {
+static void narrow(int64_t count, neap_dtype type, float *data) {
   uint8_t *byte = (void *)data;
-  const int64_t elements = type_set_has(TYPES_AS_GIVEN, type) ? 0 : tensor->elements;
+  const int64_t elements = type_set_has(TYPES_AS_GIVEN, type) ? 0 : count;
   for (int64_t i = 0; i < elements; i++) {
     const float value = data[i];
     if (type == NEAP_U8)
@@ -192,14 +196,22 @@ static void narrow(const struct safetensors_tensor *tensor, neap_dtype type, flo
   }
 }
 
-static neap_status write_tensor(FILE *file, const char *path, const struct safetensors_tensor *tensor,
-                                float *data) {
+static neap_status write_tensor(FILE *file, const char *path, const struct safetensors_content *content,
+                                int32_t index, float *data) {
+  const struct safetensors_tensor *tensor = &content->tensors[index];
+  const int64_t part = part_of_tensor(tensor);
   neap_dtype type;
   uint64_t bytes;
   RETURN_IF(!find_type(tensor->dtype, WRITTEN_TYPES, &type) || !bytes_of(type, tensor->elements, &bytes),
             NEAP_INTERNAL, "%s: tensor '%s' has a different type than in the header", path, tensor->name);
-  narrow(tensor, type, data);
-  return write_bytes(file, path, data, (size_t)bytes);
+  for (int64_t first = 0; first == 0 || first<tensor->elements; first += part> 0 ? part : 1) {
+    const int64_t left = tensor->elements - first, count = left < part ? left : part;
+    TRY(tensor->part > 0 ? content->read_part(content->context, index, first, data)
+                         : content->read(content->context, index, data));
+    narrow(count, type, data);
+    TRY(write_bytes(file, path, data, (size_t)dtype_bytes(type, (uint64_t)count)));
+  }
+  return NEAP_OK;
 }
 
 neap_status safetensors_write(FILE *file, const char *path, const struct safetensors_content *content) {
@@ -217,8 +229,7 @@ neap_status safetensors_write(FILE *file, const char *path, const struct safeten
     }
   }
   for (int32_t i = 0; i < content->tensor_count; i++) {
-    TRY_DONE(content->read(content->context, i, data));
-    TRY_DONE(write_tensor(file, path, &content->tensors[i], data));
+    TRY_DONE(write_tensor(file, path, content, i, data));
   }
 done:
   free(allocated);
@@ -366,9 +377,10 @@ static neap_status read_bytes(const struct safetensors *tensors, void *data, siz
 }
 
 static neap_status read_at(const struct safetensors *tensors, uint64_t offset, void *data, size_t bytes) {
-  RETURN_IF(fseeko(tensors->file, (off_t)offset, SEEK_SET) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s",
-            tensors->path, strerror(errno));
-  return read_bytes(tensors, data, bytes);
+  const int error = file_read_at(fileno(tensors->file), offset, data, bytes);
+  RETURN_IF(error == FILE_ENDS, NEAP_BAD_FORMAT, "%s: was cut short while it was read", tensors->path);
+  RETURN_IF(error != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", tensors->path, strerror(error));
+  return NEAP_OK;
 }
 
 /* ---- Sparse tensors ---- */
@@ -608,9 +620,13 @@ neap_status safetensors_read_part(const struct safetensors *tensors, int32_t ind
   return read_stored(tensors, tensor, dtype_bytes(type, (uint64_t)first), count, apart, data);
 }
 
-neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks) {
+neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, int64_t first,
+                                    int64_t count, void *blocks) {
   const struct safetensors_tensor *tensor = &tensors->tensors[index];
-  RETURN_IF(!has_type(tensor->dtype, TYPES_QUANTISED), NEAP_INTERNAL,
-            "%s: tensor '%s' does not consist of blocks", tensors->path, tensor->name);
-  return read_at(tensors, tensor->offset, blocks, tensor->bytes);
+  neap_dtype type;
+  RETURN_IF(!find_type(tensor->dtype, TYPES_QUANTISED, &type) ||
+                first % dtype_rows[type].block_elements != 0 || count > tensor->elements - first,
+            NEAP_INTERNAL, "%s: tensor '%s' does not consist of such blocks", tensors->path, tensor->name);
+  return read_at(tensors, tensor->offset + dtype_bytes(type, (uint64_t)first), blocks,
+                 dtype_bytes(type, (uint64_t)count));
 }

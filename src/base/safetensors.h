@@ -25,21 +25,24 @@ struct safetensors_tensor {
                                quantised one, as "Q8_0" */
   int rank;
   int64_t dims[NEAP_MAX_RANK], elements;    /* of a sparse or quantised tensor those of the dense one */
+  int64_t part;                             /* in writing: the elements that are given at a time; 0: all */
   uint64_t offset, bytes;                   /* in the file; ignored in writing */
   const struct safetensors_tensor *indices; /* of a sparse tensor; NULL: it is dense. Ignored in writing */
 };
 
 /* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...], which
  * are rounded to the type that they are written in; of I32 it gives int32_t in place of float, of a quantised
- * type its blocks, which are written as they are. */
+ * type its blocks, which are written as they are. `read_part` does so for a tensor that is given in parts,
+ * once a part. */
 struct safetensors_content {
   const struct safetensors_tensor *tensors;
   int32_t tensor_count;
   const struct safetensors_text *metadata;
   int32_t metadata_count;
   neap_status (*read)(void *context, int32_t index, float *data);
+  neap_status (*read_part)(void *context, int32_t index, int64_t first, float *data); /* NULL: no parts */
   void *context;
-  float *buffer; /* room for the largest tensor; NULL: allocated temporarily */
+  float *buffer; /* room for the largest tensor or part; NULL: allocated temporarily */
 };
 
 /* Writes everything to `file`; `path` is for messages. */
@@ -81,8 +84,9 @@ neap_status safetensors_read(const struct safetensors *tensors, int32_t index, f
 neap_status safetensors_read_part(const struct safetensors *tensors, int32_t index, int64_t first,
                                   int64_t count, bool apart, float *data);
 
-/* Reads the blocks of a tensor of a quantised type. */
-neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, void *blocks);
+/* Reads the blocks of `count` elements from `first` on of a tensor of a quantised type: whole blocks. */
+neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, int64_t first,
+                                    int64_t count, void *blocks);
 
 /* Of a sparse tensor 1 where it has a value, else 0. */
 neap_status safetensors_read_positions(const struct safetensors *tensors, int32_t index, float *data);

@@ -34,7 +34,7 @@ neap_status collective_part(const neap_collective *c, int first, int stride, int
             NEAP_INTERNAL, "collective_part: ranks %d to %d of %d do not have rank %d", first, last, c->size,
             c->rank);
   RETURN_IF(c->part == NULL, NEAP_UNSUPPORTED,
-            "collective: it has no function `part`, which connects some of its ranks");
+            "collective: it has no function 'part', which connects some of its ranks");
   return c->part(c->self, first, stride, count, part);
 }
 

@@ -125,6 +125,9 @@ static void tell_failure(struct heart *h, int except, bool own) {
                               .speaker = speaker,
                               .bytes = (uint32_t)strlen(ending.message)};
   spread(h, &frame, ending.message, except);
+  /* A launcher kills all ranks when one has ended, so the one that prints goes first. The wait holds back
+   * this rank's close, too, which joins this thread. */
+  if (speaker != h->inner.rank) poll(NULL, 0, 500);
   if (!own && h->options.lost != NULL)
     h->options.lost(h->options.context, speaker == h->inner.rank, ending.message);
 }

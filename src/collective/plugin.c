@@ -103,7 +103,7 @@ static neap_status load(const struct launcher *launcher, const char *folder, voi
   *handle = NULL;
   RETURN_IF(!LOADS_PLUGINS, NEAP_UNSUPPORTED,
             "collective: this command is linked statically, so it cannot load the plugin for %s; use the "
-            "command that `make` builds",
+            "command that 'make' builds",
             launcher->title);
   own_folder(own);
   if (folder != NULL) TRY(load_from(folder, "", launcher->name, handle));
@@ -114,7 +114,7 @@ static neap_status load(const struct launcher *launcher, const char *folder, voi
   RETURN_IF(*handle == NULL, NEAP_UNSUPPORTED,
             "collective: %s is missing, the plugin for %s (looked in %s, %s../lib and the system's folders): "
             "%s; install Debian's "
-            "%s, then run `make` and `make install` again",
+            "%s, then run 'make' and 'make install' again",
             file, launcher->title, own, own, dlerror(), launcher->packages);
   return NEAP_OK;
 }
@@ -125,7 +125,7 @@ static neap_status find_plugin(const struct launcher *launcher, void *handle, co
             launcher->name, PLUGIN_SYMBOL);
   RETURN_IF((*plugin)->version != PLUGIN_VERSION, NEAP_UNSUPPORTED,
             "libneap_%s.so: was built for another version of Neap (plugin version %d, this one needs %d); "
-            "build and install it again with `make` and `make install`",
+            "build and install it again with 'make' and 'make install'",
             launcher->name, (*plugin)->version, PLUGIN_VERSION);
   return NEAP_OK;
 }

@@ -2,11 +2,13 @@
  * [,holdout=0.1][,seed=0]" and "npy:X,Y" with the same words. The first dimension counts records. Arrays of
  * three or four dimensions are images, with one channel or with channels last or first; others are rows of
  * numbers. Integer labels are classes, others are values. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/stop.h"
 #include "data/array.h"
 #include "data/encoding.h"
 #include "data/holdout.h"
@@ -23,10 +25,14 @@ static const char *const keys[] = {"", "test", "task", "standardise", "holdout",
     &(words).file, &(words).test, &(words).task, &(words).standardise, &(words).holdout, &(words).seed       \
   }
 
+enum { LARGE_NUMBER = 32 }; /* of images: above what standardising leaves */
+
 struct arrays {
   struct array x[SPLITS], y[SPLITS];
   const int32_t *places[SPLITS]; /* in x[SPLIT_TRAIN], where a part is held out; NULL: each has its own */
   bool regression;
+  const char *range; /* of the numbers of images that are no bytes, for people; NULL: others */
+  bool large;        /* these numbers are not about 1 */
 };
 
 /* ---- Reading ---- */
@@ -89,6 +95,27 @@ static neap_status check_same(const struct array *a, const struct array *b) {
   RETURN_IF(!same || a->kind != b->kind, NEAP_BAD_FORMAT,
             "%s: its records differ in shape or type from those of %s; give arrays of one shape and type",
             b->name, a->name);
+  return NEAP_OK;
+}
+
+/* Finds the range of the numbers of images, which are taken as they are, and whether all are finite. */
+static neap_status find_range(struct source *source) {
+  struct arrays *a = source->context;
+  double least = INFINITY, most = -INFINITY;
+  double *numbers = region_alloc(&source->region, (size_t)a->x[SPLIT_TRAIN].each, sizeof *numbers);
+  RETURN_IF_NULL(numbers);
+  for (int s = 0; s < SPLITS; s++)
+    for (int64_t i = 0; a->x[s].name != NULL && i < a->x[s].dims[0]; i++) {
+      TRY(stop_check());
+      TRY(array_read_f64(&a->x[s], i, numbers));
+      for (int64_t k = 0; k < a->x[s].each; k++) {
+        least = fmin(least, numbers[k]);
+        most = fmax(most, numbers[k]);
+      }
+    }
+  a->large = fmax(most, -least) > LARGE_NUMBER;
+  a->range = region_format(&source->region, "records, numbers from %.4g to %.4g as they are", least, most);
+  RETURN_IF_NULL(a->range);
   return NEAP_OK;
 }
 
@@ -168,7 +195,7 @@ static neap_status open_parts(struct source *source, const struct words *words) 
   TRY(describe_records(&a->x[SPLIT_TRAIN], &field));
   TRY(choose_task(source, words, &a->y[SPLIT_TRAIN], &a->regression));
   TRY(settle_parts(source, words));
-  source->kind = field.rank == 3 ? TASK_IMAGES : TASK_FEATURES;
+  source->kind = field.rank == 3 ? NEAP_TASK_IMAGES : NEAP_TASK_FEATURES;
   source->read = read_record;
   source->read_numbers = read_numbers;
   for (int s = 0; s < SPLITS; s++) a->x[s].rounded = a->y[s].rounded = source->reading == READING_FIRST;
@@ -187,6 +214,14 @@ static neap_status open_parts(struct source *source, const struct words *words) 
   RETURN_IF(words->standardise != NULL && !off && strcmp(words->standardise, "on") != 0,
             NEAP_INVALID_ARGUMENT, "data '%s': standardise must be on or off (got %s)", source->name,
             words->standardise);
+  const bool bytes = field.dtype == NEAP_U8, images = field.rank == 3 && !a->regression;
+  RETURN_IF(
+      images && words->standardise != NULL && off == bytes && source->reading != READING_FIRST,
+      NEAP_INVALID_ARGUMENT,
+      "data '%s': standardise=%s has no effect on images: bytes always are, other numbers never; leave it "
+      "out",
+      source->name, words->standardise);
+  if (field.rank == 3 && field.dtype == NEAP_F32) TRY(find_range(source));
   if (field.rank == 1 && !off) TRY(scale_take(source, 0));
   return a->regression && !off ? scale_take(source, 1) : NEAP_OK;
 }
@@ -249,21 +284,41 @@ static neap_status fail_names(const struct zip *zip) {
       zip->path, list);
 }
 
+static bool ends_in_npy(const char *name) {
+  const size_t length = strlen(name);
+  return length > 4 && strcmp(name + length - 4, ".npy") == 0;
+}
+
+/* Tells of the records to train with. */
+static neap_status tell_records(struct source *source, const char *name) {
+  const struct arrays *a = source->context;
+  return understood_add(
+      &source->understood, &source->region,
+      (neap_understood){
+          name, a->range != NULL ? a->range : "records", a->x[SPLIT_TRAIN].dims[0],
+          a->large ? "large for a network: store bytes (uint8), which are standardised, or divide them"
+                   : NULL});
+}
+
 /* Tells of each array what it is: `used` are the names of records and labels to train and to test with. */
 static neap_status tell_arrays(struct source *source, const struct zip *zip, const char *const used[4]) {
   const struct arrays *a = source->context;
   const char *const labels = a->regression ? "values" : "classes";
-  const char *const fates[] = {"records", labels, "records of the test part", labels};
-  const int64_t counts[] = {a->x[SPLIT_TRAIN].dims[0], source->classes, a->x[SPLIT_TEST].dims[0],
-                            source->classes};
+  const char *const fates[] = {NULL, labels, "records of the test part", labels};
+  const int64_t counts[] = {0, source->classes, a->x[SPLIT_TEST].dims[0], source->classes};
   for (size_t i = 0; i < zip->entries.count; i++) {
     const char *entry = zip->entries.data[i].name;
-    const char *name = region_format(&source->region, "%.*s", (int)strcspn(entry, "."), entry);
+    const char *name =
+        region_format(&source->region, "%.*s", (int)(strlen(entry) - (ends_in_npy(entry) ? 4 : 0)), entry);
     RETURN_IF_NULL(name);
     int k = 0;
     while (k < 4 && (used[k] == NULL || strcmp(used[k], name) != 0)) k++;
-    TRY(understood_add(&source->understood, &source->region,
-                       (neap_understood){name, k < 4 ? fates[k] : "left out", k < 4 ? counts[k] : -1, NULL}));
+    if (k == 0)
+      TRY(tell_records(source, name));
+    else
+      TRY(understood_add(
+          &source->understood, &source->region,
+          (neap_understood){name, k < 4 ? fates[k] : "left out", k < 4 ? counts[k] : -1, NULL}));
   }
   return NEAP_OK;
 }
@@ -326,7 +381,7 @@ static neap_status open_alone(struct source *source, const char *path) {
   TRY(open_file(source, path, &a->x[SPLIT_TEST]));
   a->x[SPLIT_TEST].rounded = source->reading == READING_FIRST;
   TRY(describe_records(&a->x[SPLIT_TEST], &field));
-  source->kind = field.rank == 3 ? TASK_IMAGES : TASK_FEATURES;
+  source->kind = field.rank == 3 ? NEAP_TASK_IMAGES : NEAP_TASK_FEATURES;
   source->read = read_alone;
   source->unlabelled = true;
   source->records[SPLIT_TEST] = a->x[SPLIT_TEST].dims[0];
@@ -352,5 +407,6 @@ neap_status npy_open(const char *argument, struct source *source) {
   *comma = '\0';
   TRY(open_file(source, x, &a->x[SPLIT_TRAIN]));
   TRY(open_file(source, comma + 1, &a->y[SPLIT_TRAIN]));
-  return open_parts(source, &words);
+  TRY(open_parts(source, &words));
+  return a->range != NULL ? tell_records(source, x) : NEAP_OK;
 }

@@ -282,8 +282,34 @@ static neap_status add_list(struct chat_lines *l, const json_t *list, const char
   return NEAP_OK;
 }
 
+/* Takes the weights of answers: from those of 0 nothing is learned, and they must come first. */
+static neap_status take_weights(struct chat_lines *l, const json_t *messages) {
+  const json_t *message;
+  bool learned = false;
+  size_t i;
+  json_array_foreach(messages, i, message) {
+    const json_t *weight = json_object_get(message, "weight");
+    char place[64];
+    snprintf(place, sizeof place, "messages[%zu].weight", i);
+    if (is_some(weight) &&
+        (!json_is_number(weight) || (json_number_value(weight) != 0 && json_number_value(weight) != 1)))
+      return bad_field(l, place, "must be 0 or 1");
+    if (l->sample.messages.data[l->sample.messages.count - json_array_size(messages) + i].role !=
+        CHAT_ASSISTANT)
+      continue;
+    if (is_some(weight) && json_number_value(weight) == 0) {
+      if (learned) return bad_field(l, place, "is 0 behind an answer that is learned; only the first may be");
+      l->sample.answered++;
+    } else {
+      learned = true;
+    }
+  }
+  return NEAP_OK;
+}
+
 static neap_status take_messages(struct chat_lines *l, const json_t *messages) {
-  return add_list(l, messages, "messages", &messages_spelling);
+  TRY(add_list(l, messages, "messages", &messages_spelling));
+  return take_weights(l, messages);
 }
 
 static neap_status take_conversations(struct chat_lines *l, const json_t *conversations) {
@@ -310,12 +336,28 @@ static neap_status append(struct chat_lines *l, const char *bytes, size_t count)
   return NEAP_OK;
 }
 
+/* Takes earlier turns, as pairs of the user's text and the answer. */
+static neap_status take_history(struct chat_lines *l, const json_t *history) {
+  const json_t *pair;
+  size_t i;
+  if (!is_some(history)) return NEAP_OK;
+  if (!json_is_array(history)) return bad_field(l, "history", "must be a list of pairs of texts");
+  json_array_foreach(history, i, pair) {
+    char place[64];
+    snprintf(place, sizeof place, "history[%zu]", i);
+    if (!json_is_array(pair) || json_array_size(pair) != 2)
+      return bad_field(l, place, "must be the user's text and the answer");
+    TRY(add_text(l, CHAT_USER, json_array_get(pair, 0), place));
+    TRY(add_text(l, CHAT_ASSISTANT, json_array_get(pair, 1), place));
+  }
+  return NEAP_OK;
+}
+
 static neap_status take_instruction(struct chat_lines *l, const json_t *instruction) {
-  const json_t *input = json_object_get(l->root, "input"), *system = json_object_get(l->root, "system");
+  const json_t *input = json_object_get(l->root, "input");
   if (!json_is_string(instruction)) return bad_field(l, "instruction", "must be a string");
   if (is_some(input) && !json_is_string(input)) return bad_field(l, "input", "must be a string");
-  if (is_some(system) && !(json_is_string(system) && json_string_length(system) == 0))
-    TRY(add_text(l, CHAT_SYSTEM, system, "system"));
+  TRY(take_history(l, json_object_get(l->root, "history")));
   if (json_string_length(input) == 0) {
     TRY(add_text(l, CHAT_USER, instruction, "instruction"));
   } else {
@@ -344,13 +386,37 @@ static const struct form {
              {"instruction", take_instruction},
              {"text", take_text}};
 
+/* Adds the record's own text of the system, which comes first. `*any`: it has one. */
+static neap_status take_system(struct chat_lines *l, bool *any) {
+  const json_t *system = json_object_get(l->root, "system");
+  *any = is_some(system) && !(json_is_string(system) && json_string_length(system) == 0);
+  return *any ? add_text(l, CHAT_SYSTEM, system, "system") : NEAP_OK;
+}
+
+/* Removes the record's text of the system where the messages begin with the same. */
+static neap_status settle_system(struct chat_lines *l) {
+  const struct chat_message *first = l->sample.messages.data;
+  const size_t count = l->sample.messages.count;
+  if (count < 2 || first[1].role != CHAT_SYSTEM) return NEAP_OK;
+  if (first[0].length != first[1].length || memcmp(first[0].content, first[1].content, first[0].length) != 0)
+    return bad_field(l, "system",
+                     "is another text than that of the first message, whose role is system, too");
+  memmove(l->sample.messages.data, l->sample.messages.data + 1, (count - 1) * sizeof *first);
+  l->sample.messages.count--;
+  return NEAP_OK;
+}
+
 static neap_status take_form(struct chat_lines *l, const struct form **form) {
+  bool system;
   TRY(check_tools(l, l->root));
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     const json_t *value = json_object_get(l->root, forms[i].field);
     if (value == NULL) continue;
     *form = &forms[i];
-    return forms[i].take(l, value);
+    if (forms[i].take == take_text) return take_text(l, value);
+    TRY(take_system(l, &system));
+    TRY(forms[i].take(l, value));
+    return system ? settle_system(l) : NEAP_OK;
   }
   return bad(l, "it has none of the fields 'messages', 'conversations', 'prompt' (and 'completion'), "
                 "'instruction' (and "
@@ -366,6 +432,47 @@ static size_t common_messages(const json_t *a, const json_t *b) {
   return count;
 }
 
+/* Returns true if the user writes one of the first messages, this text where one is given. */
+static bool user_asks(const json_t *messages, size_t count, const json_t *text) {
+  for (size_t i = 0; i < count; i++) {
+    const json_t *message = json_array_get(messages, i),
+                 *role = json_object_get(message, messages_spelling.role),
+                 *content = json_object_get(message, messages_spelling.content);
+    if (json_is_string(role) && strcmp(json_string_value(role), "user") == 0 &&
+        (text == NULL || json_equal(content, text)))
+      return true;
+  }
+  return false;
+}
+
+/* Returns true if a list begins with all messages of another. */
+static bool begins_with(const json_t *list, const json_t *beginning) {
+  const size_t count = json_array_size(beginning);
+  bool same = count > 0 && json_array_size(list) > count;
+  for (size_t i = 0; same && i < count; i++)
+    same = json_equal(json_array_get(list, i), json_array_get(beginning, i));
+  return same;
+}
+
+/* Adds what is asked before lists of messages: nothing where they are whole conversations. `*asked`: the
+ * number of messages that are no answer. */
+static neap_status ask_before_lists(struct chat_lines *l, const json_t *prompt, const json_t *answer,
+                                    const json_t *other, size_t *asked) {
+  *asked = common_messages(answer, other);
+  if (json_is_array(prompt)) {
+    *asked = json_array_size(prompt);
+    return begins_with(answer, prompt) && begins_with(other, prompt)
+               ? NEAP_OK
+               : add_list(l, prompt, "prompt", &messages_spelling);
+  }
+  if (!json_is_string(prompt) || user_asks(answer, *asked, prompt)) return NEAP_OK;
+  if (*asked > 0 && (user_asks(answer, *asked, NULL) || user_asks(other, *asked, NULL)))
+    return bad_field(l, "prompt", "is another text than the user's turns that both answers begin with");
+  if (*asked > 0) return bad_field(l, "prompt", "has no place in what both answers begin with");
+  *asked = 1;
+  return add_text(l, CHAT_USER, prompt, "prompt");
+}
+
 /* Takes one of the two answers of a preference, behind its prompt. */
 static neap_status take_preference(struct chat_lines *l) {
   static const char *const names[] = {"chosen", "rejected"};
@@ -373,9 +480,11 @@ static neap_status take_preference(struct chat_lines *l) {
   const json_t *prompt = json_object_get(l->root, "prompt"), *answer = json_object_get(l->root, name),
                *other = json_object_get(l->root, names[!l->second]);
   size_t asked = 0;
+  bool system;
   TRY(check_tools(l, l->root));
   l->sample.messages.count = l->sample.answered = 0;
   l->sample.text = (struct chat_message){0};
+  TRY(take_system(l, &system));
   for (int i = 0; i < 2; i++) {
     const json_t *one = json_object_get(l->root, names[i]);
     if (!json_is_string(one) && !json_is_array(one))
@@ -383,16 +492,19 @@ static neap_status take_preference(struct chat_lines *l) {
   }
   if (json_is_array(answer) != json_is_array(other))
     return bad_field(l, name, "must be what the other answer is: a text, or a list of messages");
-  if (json_is_array(answer) && !json_is_array(prompt)) {
-    asked = common_messages(answer, other); /* the answers are whole conversations */
+  if (json_is_array(answer)) {
+    TRY(ask_before_lists(l, prompt, answer, other, &asked));
   } else if (json_is_array(prompt)) {
     TRY(add_list(l, prompt, "prompt", &messages_spelling));
-    asked = l->sample.messages.count;
+    asked = json_array_size(prompt);
   } else {
     TRY(add_text(l, CHAT_USER, prompt, "prompt"));
   }
   TRY(json_is_array(answer) ? add_list(l, answer, name, &messages_spelling)
                             : add_text(l, CHAT_ASSISTANT, answer, name));
+  const size_t all = l->sample.messages.count;
+  if (system) TRY(settle_system(l));
+  if (system && l->sample.messages.count == all) asked++;
   for (size_t i = 0; i < asked; i++) l->sample.answered += l->sample.messages.data[i].role == CHAT_ASSISTANT;
   return NEAP_OK;
 }

@@ -4,7 +4,8 @@
  *     {"messages": [{"role": R, "content": TEXT}, ...]}       R: system, user, assistant, tool
  *     {"conversations": [{"from": F, "value": TEXT}, ...]}    F: system, human, user, gpt, assistant, tool
  *     {"prompt": P, "completion": C}                          both texts, or both messages as above
- *     {"instruction": TEXT, "input": TEXT, "output": TEXT}    without input too; "system": TEXT is allowed
+ *     {"instruction": TEXT, "input": TEXT, "output": TEXT}    without input too; "history": [[TEXT, TEXT],
+ * ...]
  *     {"text": TEXT}
  *
  * Of preferences:
@@ -12,6 +13,9 @@
  *     {"prompt": P, "chosen": C, "rejected": R}               all texts, or all messages
  *     {"chosen": MESSAGES, "rejected": MESSAGES}              the messages that both begin with are the
  * prompt
+ *
+ * "system": TEXT comes before the messages of any form. A message of "messages" may have "weight": 0 or 1:
+ * from answers of weight 0, which come first, nothing is learned.
  *
  * Other fields are ignored, but tools and tool calls are refused, because no chat template of ours renders
  * them. */

@@ -410,13 +410,36 @@ static neap_status find_files(struct work *w, const struct words *words) {
   w->files[SPLIT_TEST] = words->test;
   w->files[SPLIT_TRAIN] = folder ? in_folder(source, words->place, "train.jsonl") : words->place;
   RETURN_IF(w->files[SPLIT_TRAIN] == NULL, NEAP_IO_FAILED, "%s: the folder has no train.jsonl", words->place);
-  static const char *const names[] = {"valid.jsonl", "test.jsonl"};
-  for (int i = 0; i < 2 && folder && w->files[SPLIT_TEST] == NULL; i++)
-    w->files[SPLIT_TEST] = in_folder(source, words->place, names[i]);
+  static const char *const names[] = {"valid.jsonl", "validation.jsonl", "val.jsonl",
+                                      "dev.jsonl",   "eval.jsonl",       "test.jsonl"};
+  for (size_t i = 0; i < sizeof names / sizeof *names && folder; i++) {
+    const char *file = in_folder(source, words->place, names[i]);
+    if (file == NULL) continue;
+    if (w->files[SPLIT_TEST] == NULL)
+      w->files[SPLIT_TEST] = file;
+    else
+      TRY(understood_add(&source->understood, &source->region,
+                         (neap_understood){names[i], "another test part, left out", -1, NULL}));
+  }
   RETURN_IF(w->files[SPLIT_TEST] != NULL && (words->holdout != NULL || words->seed != NULL),
             NEAP_INVALID_ARGUMENT, "data '%s': %s provides the test part; leave %s= out", source->name,
             w->files[SPLIT_TEST], words->holdout != NULL ? "holdout" : "seed");
   return NEAP_OK;
+}
+
+/* Reads the only record of the training part, which may be another file than conversations. */
+static neap_status check_only(struct work *w) {
+  struct chat_lines lines;
+  bool any;
+  neap_status status = chat_lines_open(w->files[SPLIT_TRAIN], "", &lines);
+  lines.preference = w->preference;
+  if (status == NEAP_OK) status = chat_lines_next(&lines, &any);
+  chat_lines_close(&lines);
+  TRY(status);
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "%s: has only one record, so nothing is left for a test part; add records, or name a file "
+                   "with them (,test=FILE)",
+                   w->files[SPLIT_TRAIN]);
 }
 
 static neap_status hold_out(struct work *w, const struct words *words) {
@@ -426,6 +449,7 @@ static neap_status hold_out(struct work *w, const struct words *words) {
   TRY(chat_lines_open(w->files[SPLIT_TRAIN], "", &w->lines));
   for (; any; lines++) TRY(chat_lines_skip(&w->lines, &any));
   RETURN_IF(lines == 0, NEAP_BAD_FORMAT, "%s: the file has no conversations", w->files[SPLIT_TRAIN]);
+  if (lines == 1) return check_only(w);
   TRY(holdout_draw(w->source, words->holdout, words->seed, lines, &held));
   w->held = held;
   w->held_count = lines;
@@ -437,7 +461,7 @@ static neap_status check_records(const struct work *w) {
   for (int s = 0; s < SPLITS; s++)
     RETURN_IF(source->records[s] == 0, NEAP_INVALID_ARGUMENT,
               "%s: no conversation is left to %s: each has no trained token among its first %lld, or is "
-              "longer and left out; use a larger --length",
+              "longer and left out; use a larger `length`",
               w->held != NULL || s == SPLIT_TRAIN ? w->files[SPLIT_TRAIN] : w->files[SPLIT_TEST],
               s == SPLIT_TRAIN ? "train with" : "test with", (long long)source->task.length);
   return NEAP_OK;
@@ -463,7 +487,7 @@ static neap_status finish(struct work *w) {
         region_copy(&source->region, w->records[s].data, w->records[s].count, sizeof *w->records[s].data);
     RETURN_IF_NULL(chat.records[s]);
   }
-  source->kind = TASK_TOKENS;
+  source->kind = NEAP_TASK_TOKENS;
   source->classes = tokenizer_size(w->source->tokenizer);
   if (w->preference)
     TRY(keep_pairs(source, w->longest - 1));
@@ -514,7 +538,7 @@ static neap_status open_source(const char *argument, bool preference, struct sou
   TRY(source_parse(
       source, argument, keys,
       (const char **const[]){&words.place, &words.tokens, &words.test, &words.holdout, &words.seed}));
-  RETURN_IF(source->task.kind == TASK_MASKED, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(source->task.kind == NEAP_TASK_MASKED, NEAP_INVALID_ARGUMENT,
             "data '%s': conversations suit models that predict the next token, not models of masked tokens",
             source->name);
   if (source->task.length == 0) source->task.length = 1024; /* of data that are looked at */

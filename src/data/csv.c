@@ -1,6 +1,7 @@
 #include "data/csv.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "text/utf8.h"
@@ -19,20 +20,45 @@ neap_status csv_rewind(struct csv *csv) {
   return NEAP_OK;
 }
 
-/* Finds the separator: comma, semicolon or tab, whichever is most frequent in the first line. */
-static neap_status find_separator(struct csv *csv) {
-  static const char choices[] = {',', ';', '\t'};
-  int64_t counts[sizeof choices] = {0};
+static const char choices[] = {',', ';', '\t'};
+
+/* Counts the separators that there may be in the next line, outside of quotes. */
+static void count_choices(const struct csv *csv, int64_t counts[sizeof choices]) {
   bool quoted = false;
-  TRY(csv_rewind(csv));
+  for (size_t i = 0; i < sizeof choices; i++) counts[i] = 0;
   for (int c; (c = getc(csv->file)) != EOF && (quoted || c != '\n');) {
     if (c == '"') quoted = !quoted;
     for (size_t i = 0; i < sizeof choices && !quoted; i++) counts[i] += c == choices[i];
   }
-  csv->separator = choices[0];
-  if (counts[1] > counts[0] && counts[1] >= counts[2]) csv->separator = choices[1];
-  if (counts[2] > counts[0] && counts[2] > counts[1]) csv->separator = choices[2];
+}
+
+/* Finds the separator: comma, semicolon or tab, whichever is most frequent in the first line; of those that
+ * are equally frequent there, one that the second line has as often. */
+static neap_status find_separator(struct csv *csv) {
+  int64_t first[sizeof choices], second[sizeof choices];
+  size_t best = 0;
+  TRY(csv_rewind(csv));
+  count_choices(csv, first);
+  count_choices(csv, second);
+  for (size_t i = 1; i < sizeof choices; i++)
+    if (first[i] > first[best] ||
+        (first[i] == first[best] && second[i] == first[i] && second[best] != first[best]))
+      best = i;
+  csv->separator = choices[best];
+  csv->tied = first[0] > 0 && first[0] == first[1] && first[0] >= first[2] && second[0] == second[1];
   return csv_rewind(csv);
+}
+
+neap_status csv_settle(struct csv *csv, bool decimal_comma) {
+  if (!csv->tied) return NEAP_OK;
+  RETURN_IF(!decimal_comma, NEAP_BAD_FORMAT,
+            "%s: line 1: ',' and ';' are equally frequent, so that either may separate columns; say "
+            "decimal=comma if "
+            "';' does, or put cells that have either into quotes",
+            csv->path);
+  csv->separator = ';';
+  csv->tied = false;
+  return NEAP_OK;
 }
 
 neap_status csv_open(const char *path, struct csv *csv) {
@@ -61,6 +87,30 @@ char *csv_cut_blanks(char *text) {
 const char *csv_cell(const struct csv *csv, size_t i) {
   char *text = csv->text.data + csv->fields.data[i];
   return csv->exact ? text : csv_cut_blanks(text);
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(((const struct csv_name *)a)->name, ((const struct csv_name *)b)->name);
+}
+
+neap_status csv_sort_names(const struct csv *csv, struct region *region, struct csv_name **names) {
+  const size_t count = csv->fields.count;
+  *names = region_alloc(region, count, sizeof **names);
+  RETURN_IF_NULL(*names);
+  for (size_t i = 0; i < count; i++) (*names)[i] = (struct csv_name){csv_cell(csv, i), i};
+  if (count > 0) qsort(*names, count, sizeof **names, compare_names);
+  for (size_t i = 1; i < count; i++)
+    RETURN_IF(strcmp((*names)[i - 1].name, (*names)[i].name) == 0, NEAP_BAD_FORMAT,
+              "%s: line %lld: two columns are named '%s'; rename one", csv->path, (long long)csv->line,
+              (*names)[i].name);
+  return NEAP_OK;
+}
+
+size_t csv_find_name(const struct csv_name *names, size_t count, const char *name) {
+  const struct csv_name wanted = {.name = name};
+  const struct csv_name *found =
+      count > 0 ? bsearch(&wanted, names, count, sizeof *names, compare_names) : NULL;
+  return found != NULL ? found->field : count;
 }
 
 void csv_close(struct csv *csv) {
@@ -113,16 +163,15 @@ static neap_status read_field(struct csv *csv, int *end) {
   }
   for (; c != csv->separator && c != '\n' && c != EOF; c = getc(csv->file)) {
     if (quoted && is_blank(csv, c)) continue;
-    if (c == '\r') { /* of an end of line */
-      const int after = getc(csv->file);
-      if (after != EOF) ungetc(after, csv->file);
-      if (after == '\n' || after == EOF) continue;
-    }
+    if (quoted && c == '\r') continue;
     RETURN_IF(quoted, NEAP_BAD_FORMAT,
               "%s: line %lld: '%c' follows a closing quote; a quote inside a field must be doubled",
               csv->path, (long long)csv->next_line, c >= ' ' && c < 0x7F ? c : '?');
     TRY(put(csv, (char)c));
   }
+  while (!quoted && c != csv->separator && csv->text.count > first &&
+         csv->text.data[csv->text.count - 1] == '\r')
+    csv->text.count--; /* of the end of the line */
   if (c == '\n') csv->next_line++;
   *end = c;
   return put(csv, '\0');

@@ -9,8 +9,8 @@ enum { ELEMENT_LIMIT = 1 << 24 };
 /* ---- Writing ---- */
 
 bool encoding_applies(const struct source *source) {
-  return source->kind == TASK_IMAGES || source->kind == TASK_PIXELS || source->kind == TASK_FEATURES ||
-         source->kind == TASK_TEXTS;
+  return source->kind == NEAP_TASK_IMAGES || source->kind == NEAP_TASK_PIXELS ||
+         source->kind == NEAP_TASK_FEATURES || source->kind == NEAP_TASK_TEXTS;
 }
 
 static json_t *numbers_json(const double *numbers, int64_t count) {

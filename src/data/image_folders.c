@@ -20,6 +20,7 @@ struct walk {
   struct source *source;
   image_files *files;
   endings_left_out *left_out;
+  class_names *inner; /* the folders that lie in the first one; NULL: not asked for */
   int32_t label;
   struct {
     dev_t device;
@@ -191,7 +192,9 @@ static neap_status take_file(struct walk *w, const char *folder, const char *nam
   const char *path = region_format(&w->source->region, "%s/%s", folder, name);
   RETURN_IF_NULL(path);
   const bool there = stat(path, &found) == 0;
-  if (there && S_ISDIR(found.st_mode)) return enter(w, path, &found);
+  const bool is_folder = there && S_ISDIR(found.st_mode);
+  if (is_folder && w->inner != NULL && w->depth == 1) TRY(vector_push(w->inner, name));
+  if (is_folder) return enter(w, path, &found);
   if (!is_read(w->source->reading, name)) return count_left_out(&w->source->region, path, name, w->left_out);
   RETURN_IF(!there, NEAP_IO_FAILED, "%s: cannot be read: %s; remove or repair it", path, strerror(errno));
   RETURN_IF(!S_ISREG(found.st_mode), NEAP_BAD_FORMAT, "%s: is not a regular file; remove it", path);
@@ -212,8 +215,8 @@ static neap_status walk_folder(struct walk *w, const char *folder) {
 }
 
 neap_status image_folders_files(struct source *source, const char *folder, int32_t label, image_files *files,
-                                endings_left_out *left_out) {
-  struct walk w = {.source = source, .files = files, .left_out = left_out, .label = label};
+                                endings_left_out *left_out, class_names *inner) {
+  struct walk w = {.source = source, .files = files, .left_out = left_out, .inner = inner, .label = label};
   struct stat found;
   RETURN_IF(stat(folder, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
   return enter(&w, folder, &found);

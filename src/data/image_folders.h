@@ -28,10 +28,11 @@ neap_status image_folders_classes(const char *folder, struct region *region, cla
                                   struct problems *problems);
 
 /* Adds the pictures of a folder and of all folders in it: files of an ending that is read, in any case. Other
- * files are counted by their ending. Problems, which the source gets: a link that leads back to a folder
- * above it, a name that is not UTF-8, anything that cannot be read. */
+ * files are counted by their ending. Appends the folders that lie in this one to `inner`, in the order of
+ * their names; NULL: they are not asked for. Problems, which the source gets: a link that leads back to a
+ * folder above it, a name that is not UTF-8, anything that cannot be read. */
 neap_status image_folders_files(struct source *source, const char *folder, int32_t label, image_files *files,
-                                endings_left_out *left_out);
+                                endings_left_out *left_out, class_names *inner);
 
 /* Counts the pictures that lie directly in a folder. */
 neap_status image_folders_count(struct source *source, const char *folder, int64_t *count);

@@ -11,6 +11,8 @@ struct part_names {
 };
 static const struct part_names training = {{"train"}}, testing = {{"val", "validation", "valid", "test"}},
                                first_testing = {{"val", "test"}};
+/* Names that are parts only beside one of the other part: alone they may be classes. */
+static const struct part_names beside_testing = {{"training"}}, beside_training = {{"testing", "evaluation"}};
 
 static const struct part_names *names_of_test(const struct source *source) {
   return source->reading == READING_FIRST ? &first_testing : &testing;
@@ -72,6 +74,10 @@ static neap_status find_parts(struct source *source, const char *folder, const c
   const char *train, *test;
   TRY(find_part(source, folder, folders, &training, &train));
   TRY(find_part(source, folder, folders, asked != NULL ? &asked_name : names_of_test(source), &test));
+  if (source->reading != READING_FIRST) {
+    if (test == NULL && asked == NULL) TRY(find_part(source, folder, folders, &beside_training, &test));
+    if (test != NULL && train == NULL) TRY(find_part(source, folder, folders, &beside_testing, &train));
+  }
   parts->divided = train != NULL;
   if (!parts->divided) return NEAP_OK;
   RETURN_IF(test == NULL && asked != NULL, NEAP_IO_FAILED, "%s/%s: is not a folder", folder, asked);

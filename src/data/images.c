@@ -221,23 +221,64 @@ static struct others others_text(const struct images *images) {
   return others;
 }
 
-/* Lists the pictures of a part. Pictures of the test part must be of the training classes. */
-static neap_status list_part(struct source *source, const char *folder, image_files *files) {
+/* The folders in the folder of a class, and in the last one before it that had any. */
+struct inner_folders {
+  class_names now, before;
+};
+
+static bool are_alike(const class_names *a, const class_names *b) {
+  size_t i = 0;
+  while (i < a->count && i < b->count && strcmp(a->data[i], b->data[i]) == 0) i++;
+  return i == a->count && i == b->count;
+}
+
+/* Tells of the folders in the folder of a class, whose pictures are those of the class. */
+static neap_status tell_inner(struct source *source, const char *name, struct inner_folders *inner) {
+  const class_names *now = &inner->now;
+  if (now->count == 0) return NEAP_OK;
+  const char *became = region_format(&source->region, "a class, with all pictures in its folders %s%s%s%s",
+                                     now->data[0], now->count > 1 ? ", " : "",
+                                     now->count > 1 ? now->data[1] : "", now->count > 2 ? " and others" : "");
+  RETURN_IF_NULL(became);
+  const char *why =
+      are_alike(now, &inner->before)
+          ? "as in the class before it; if these are parts of the data, name them train and test"
+          : NULL;
+  const class_names former = inner->before;
+  inner->before = inner->now;
+  inner->now = former;
+  return understood_add(&source->understood, &source->region,
+                        (neap_understood){name, became, (int64_t)inner->before.count, why});
+}
+
+/* Lists the pictures of a class in a part. Pictures of the test part must be of the training classes. */
+static neap_status list_class(struct source *source, const char *folder, size_t c, image_files *files,
+                              struct inner_folders *inner) {
   struct images *images = source->context;
-  for (size_t c = 0; c < images->classes.count; c++) {
-    const char *path = region_format(&source->region, "%s/%s", folder, images->classes.data[c]);
-    const size_t before = files->count;
-    RETURN_IF_NULL(path);
-    const bool training = files == &images->files[SPLIT_TRAIN];
-    if (!training && !file_is_folder(path)) continue;
-    TRY(image_folders_files(source, path, (int32_t)c, files, &images->left_out));
-    if (files->count > before || !training) continue;
-    const neap_status empty = neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it",
-                                        path, picture_endings().text, others_text(images).text);
-    TRY(problems_add(&source->problems, &source->region, (int64_t)c, empty));
-  }
+  const char *name = images->classes.data[c], *path = region_format(&source->region, "%s/%s", folder, name);
+  const size_t before = files->count;
+  RETURN_IF_NULL(path);
+  const bool training = files == &images->files[SPLIT_TRAIN];
+  if (!training && !file_is_folder(path)) return NEAP_OK;
+  inner->now.count = 0;
+  TRY(image_folders_files(source, path, (int32_t)c, files, &images->left_out, &inner->now));
+  if (training) TRY(tell_inner(source, name, inner));
+  if (files->count > before || !training) return NEAP_OK;
+  const neap_status empty = neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it",
+                                      path, picture_endings().text, others_text(images).text);
+  return problems_add(&source->problems, &source->region, (int64_t)c, empty);
+}
+
+static neap_status list_part(struct source *source, const char *folder, image_files *files) {
+  const struct images *images = source->context;
+  struct inner_folders inner = {{0}, {0}};
+  neap_status status = NEAP_OK;
+  for (size_t c = 0; c < images->classes.count && status == NEAP_OK; c++)
+    status = list_class(source, folder, c, files, &inner);
+  vector_free(&inner.now);
+  vector_free(&inner.before);
   image_folders_sort(files);
-  return NEAP_OK;
+  return status;
 }
 
 /* Fails if a folder of the test part is not a class of the training part. */
@@ -319,7 +360,7 @@ static neap_status list_known(struct source *source, const struct words *words, 
     folders = file_is_folder(path);
   }
   source->unlabelled = !folders;
-  if (!folders) TRY(image_folders_files(source, words->folder, -1, files, &images->left_out));
+  if (!folders) TRY(image_folders_files(source, words->folder, -1, files, &images->left_out, NULL));
   for (int64_t c = 0; c < e->classes && folders; c++) TRY(vector_push(&images->classes, e->class_names[c]));
   if (folders) TRY(list_part(source, words->folder, files));
   image_folders_sort(files);

@@ -145,7 +145,7 @@ static neap_status write_sheet(const struct source *source, const char *path, st
 
 neap_status neap_data_inspect(const char *data, const char *sheet, neap_data_report **report) {
   static const int64_t side = 64; /* of pictures of many sizes */
-  const struct task task = {.kind = TASK_IMAGES, .image = {3, side, side}};
+  const struct task task = {.kind = NEAP_TASK_IMAGES, .image = {3, side, side}};
   struct source source;
   struct ending ending;
   NEED(data);

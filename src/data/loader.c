@@ -88,7 +88,7 @@ neap_status loader_divide(struct loader *l, const struct division *division) {
   l->epoch_steps = 0;
   for (int k = 0; k < l->bucket_count; k++) {
     struct bucket *b = &l->buckets[k];
-    const bool more = l->by_bucket[SPLIT_TRAIN] != NULL && l->source.kind != TASK_TEXTS;
+    const bool more = l->by_bucket[SPLIT_TRAIN] != NULL && l->source.kind != NEAP_TASK_TEXTS;
     b->micro = more ? division->micro * longest / b->length : division->micro;
     const int64_t batch = b->micro * l->micro_batches;
     b->steps = b->count[SPLIT_TRAIN] / batch;

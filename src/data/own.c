@@ -37,12 +37,12 @@ static neap_status add_field(const neap_data_field *given, struct source *source
 
 /* Finds the kind of task whose input is among the fields. */
 static neap_status find_kind(struct source *source) {
-  static const enum task_kind kinds[] = {TASK_IMAGES, TASK_FEATURES, TASK_VECTORS};
+  static const neap_task kinds[] = {NEAP_TASK_IMAGES, NEAP_TASK_FEATURES, NEAP_TASK_VECTORS};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     const int input = source_find_field(source, task_rows[kinds[i]].input);
     if (input < 0) continue;
     source->kind = kinds[i];
-    if (kinds[i] == TASK_VECTORS) source->sequence_length = source->fields[input].dims[0];
+    if (kinds[i] == NEAP_TASK_VECTORS) source->sequence_length = source->fields[input].dims[0];
     return NEAP_OK;
   }
   return neap_fail(NEAP_INVALID_ARGUMENT,

@@ -104,7 +104,7 @@ static neap_status write_pairs(struct writing *w, const struct parallel_text *te
   vector_free(&ids);
   if (status != NEAP_OK) return status;
   RETURN_IF(source->records[split] == 0, NEAP_INVALID_ARGUMENT,
-            "%s: all of its pairs have more than %lld tokens; use a larger --length",
+            "%s: all of its pairs have more than %lld tokens; use a larger `length`",
             text->pairs.data[0].source.name, (long long)source->task.asked_length);
   return NEAP_OK;
 }
@@ -161,7 +161,7 @@ static neap_status open_pairs(struct source *source, const char *folder, const s
   source->longest = region_format(&source->region, "%s: line %lld, of %lld tokens", w.line->name,
                                   (long long)w.line->line, (long long)w.longest);
   RETURN_IF_NULL(source->longest);
-  source->kind = TASK_PAIRS;
+  source->kind = NEAP_TASK_PAIRS;
   source->classes = tokenizer_size(source->tokenizer);
   source->read = read_record;
   source->length = length_of;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -103,6 +104,21 @@ neap_status source_write_file(const char *path, int descriptor, const void *byte
 
 /* ---- Names ---- */
 
+/* Fails if no such place exists and its name ends with a word that is none of the keys: ",lable=price". */
+static neap_status check_words_known(const struct source *source, const char *place,
+                                     const char *const *keys) {
+  const char *comma = strrchr(place, ','), *sign = comma != NULL ? strchr(comma, '=') : NULL;
+  if (sign == NULL || strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz_-") != (size_t)(sign - comma - 1) ||
+      access(place, F_OK) == 0)
+    return NEAP_OK;
+  char known[256] = "";
+  size_t at = 0;
+  for (int k = 1; keys[k] != NULL && at < sizeof known; k++)
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k > 1 ? ", " : "", keys[k]);
+  return neap_fail(NEAP_INVALID_ARGUMENT, "data '%s': unknown word '%.*s' (known are %s), or '%s' is missing",
+                   source->name, (int)(sign - comma - 1), comma + 1, known, place);
+}
+
 neap_status source_parse(struct source *source, const char *argument, const char *const *keys,
                          const char **const *values) {
   char *text = region_format(&source->region, "%s", argument);
@@ -116,7 +132,7 @@ neap_status source_parse(struct source *source, const char *argument, const char
       *values[k] = comma + 1 + length + 1;
       break;
     }
-  return NEAP_OK;
+  return check_words_known(source, text, keys);
 }
 
 bool source_is_tokenizer(const char *name) {

@@ -11,7 +11,7 @@
 #include "base/understood.h"
 #include "base/vector.h"
 #include "data/problems.h"
-#include "graph/task.h"
+#include "task/task.h"
 
 enum split { SPLIT_TRAIN, SPLIT_TEST, SPLITS };
 enum { FIELD_LIMIT = 8, SOURCE_MAX_CHANNELS = 4, SOURCE_MAX_SIDE = 4096 };
@@ -45,9 +45,9 @@ struct scale {
 };
 
 struct source {
-  const char *name;    /* name of its row; a constant */
-  struct task task;    /* the task it was opened for */
-  enum task_kind kind; /* the kind of task that its records suit */
+  const char *name; /* name of its row; a constant */
+  struct task task; /* the task it was opened for */
+  neap_task kind;   /* the kind of task that its records suit */
   enum reading_rules reading;
   struct field fields[FIELD_LIMIT];
   int field_count;

@@ -114,8 +114,8 @@ static neap_status read_record(const struct source *source, enum split split, in
   const int label = (int)(record % drawing->classes);
   const uint64_t image = (uint64_t)(split == SPLIT_TRAIN ? record : drawing->images + record);
   if (fields[0] != NULL) draw(drawing, image, label, fields[0]);
-  if (fields[1] != NULL && source->kind == TASK_PIXELS) draw_map(drawing, image, label, fields[1]);
-  if (fields[1] != NULL && source->kind == TASK_IMAGES) *(int32_t *)fields[1] = label;
+  if (fields[1] != NULL && source->kind == NEAP_TASK_PIXELS) draw_map(drawing, image, label, fields[1]);
+  if (fields[1] != NULL && source->kind == NEAP_TASK_IMAGES) *(int32_t *)fields[1] = label;
   return NEAP_OK;
 }
 
@@ -166,7 +166,7 @@ static neap_status settle(const struct words *words, const struct task *task, st
                               .classes = words->classes};
   drawing->width = wished ? task->image[2] : drawing->height;
   if (drawing->classes == 0)
-    drawing->classes = task->classes > 0 ? task->classes - (task->kind == TASK_PIXELS) : SHAPES;
+    drawing->classes = task->classes > 0 ? task->classes - (task->kind == NEAP_TASK_PIXELS) : SHAPES;
   const int64_t low = least(drawing->height, drawing->width), high = most(drawing->height, drawing->width);
   RETURN_IF(
       drawing->channels > SOURCE_MAX_CHANNELS || low < MIN_SIDE || high > SOURCE_MAX_SIDE,
@@ -176,7 +176,7 @@ static neap_status settle(const struct words *words, const struct task *task, st
       (long long)drawing->height, (long long)drawing->width);
   RETURN_IF(drawing->classes < 1 || drawing->classes > MAX_CLASSES, NEAP_INVALID_ARGUMENT,
             "data set 'synthetic': must have 1 to %d classes%s (got %lld)", MAX_CLASSES,
-            (task->kind == TASK_PIXELS) ? " without the background" : "", (long long)drawing->classes);
+            (task->kind == NEAP_TASK_PIXELS) ? " without the background" : "", (long long)drawing->classes);
   const int64_t bytes = drawing->channels * drawing->height * drawing->width;
   const int64_t room = most(USUAL_BYTES / bytes, USUAL_BATCHES * least(task->batch, MAX_IMAGES));
   drawing->images = words->images > 0 ? words->images : least(USUAL_IMAGES, most(room, 1));
@@ -186,21 +186,21 @@ static neap_status settle(const struct words *words, const struct task *task, st
 neap_status synthetic_open(const char *argument, struct source *source) {
   struct words words = {0};
   struct drawing drawing;
-  enum task_kind kind = source->task.kind;
+  neap_task kind = source->task.kind;
   source->drawn = true;
   TRY(parse(argument, &words));
-  if (kind == TASK_FEATURES) { /* images will do */
-    kind = TASK_IMAGES;
+  if (kind == NEAP_TASK_FEATURES) { /* images will do */
+    kind = NEAP_TASK_IMAGES;
     memcpy(source->task.image, source->task.asked_image, sizeof source->task.image);
     source->task.classes = source->task.asked_classes;
   }
-  if (kind != TASK_IMAGES && kind != TASK_PIXELS)
+  if (kind != NEAP_TASK_IMAGES && kind != NEAP_TASK_PIXELS)
     return synthetic_sequences_open((uint64_t)words.seed, source);
   TRY(settle(&words, &source->task, &drawing));
   source->context = region_copy(&source->region, &drawing, 1, sizeof drawing);
   RETURN_IF_NULL(source->context);
   source->kind = kind;
-  source->classes = drawing.classes + (kind == TASK_PIXELS);
+  source->classes = drawing.classes + (kind == NEAP_TASK_PIXELS);
   source->read = read_record;
   source->crop_padding = least(drawing.height, drawing.width) / 8;
   source->flip = true;
@@ -210,5 +210,5 @@ neap_status synthetic_open(const char *argument, struct source *source) {
   TRY(source_add_field(source,
                        (struct field){"image", NEAP_U8, 3, {drawing.channels, height, width}, false}));
   return source_add_field(
-      source, (struct field){"label", NEAP_I32, kind == TASK_PIXELS ? 2 : 0, {height, width}, false});
+      source, (struct field){"label", NEAP_I32, kind == NEAP_TASK_PIXELS ? 2 : 0, {height, width}, false});
 }

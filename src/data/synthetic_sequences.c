@@ -49,7 +49,7 @@ static neap_status open_tokens(const struct drawing *d, struct source *source) {
                                 .context = d};
   source->tokens[SPLIT_TRAIN] = train;
   source->tokens[SPLIT_TEST] = TEST_TOKENS > task->length + 1 ? TEST_TOKENS : task->length + 1;
-  return windows_open(source, &row, task->kind == TASK_MASKED ? TASK_MASKED : TASK_TOKENS,
+  return windows_open(source, &row, task->kind == NEAP_TASK_MASKED ? NEAP_TASK_MASKED : NEAP_TASK_TOKENS,
                       (int32_t)d->classes - 1);
 }
 
@@ -91,8 +91,8 @@ neap_status synthetic_sequences_open(uint64_t seed, struct source *source) {
   struct drawing *kept = region_copy(&source->region, &d, 1, sizeof d);
   RETURN_IF_NULL(kept);
   source->classes = d.classes;
-  if (task->kind != TASK_VECTORS) return open_tokens(kept, source);
-  source->kind = TASK_VECTORS;
+  if (task->kind != NEAP_TASK_VECTORS) return open_tokens(kept, source);
+  source->kind = NEAP_TASK_VECTORS;
   source->context = kept;
   source->read = read_vectors;
   source->sequence_length = task->length;

@@ -117,6 +117,7 @@ static neap_status look_at_label_alone(const struct table_words *words, const ch
 static neap_status read_header(struct source *source, const struct table_words *words, struct csv *csv,
                                seen_columns *seen) {
   bool any;
+  struct csv_name *names;
   TRY(csv_next(csv, &any));
   RETURN_IF(!any, NEAP_BAD_FORMAT, "%s: is empty", csv->path);
   RETURN_IF(csv->fields.count > COLUMN_LIMIT, NEAP_UNSUPPORTED, "%s: has more than %d columns", csv->path,
@@ -127,12 +128,9 @@ static neap_status read_header(struct source *source, const struct table_words *
     RETURN_IF(*name == '\0', NEAP_BAD_FORMAT,
               "%s: line %lld: column %zu has no name; the first line has names", csv->path,
               (long long)csv->line, i + 1);
-    for (size_t k = 0; k < i; k++)
-      RETURN_IF(strcmp(seen->data[k].name, name) == 0, NEAP_BAD_FORMAT,
-                "%s: line %lld: two columns are named '%s'; rename one", csv->path, (long long)csv->line,
-                name);
     TRY(vector_push(seen, (struct seen){.name = name}));
   }
+  TRY(csv_sort_names(csv, &source->region, &names));
   TRY(mark_columns(words->ignore, offsetof(struct seen, ignored), "ignore", csv->path, seen));
   TRY(mark_columns(words->words, offsetof(struct seen, as_words), "take as words", csv->path, seen));
   return words->text != NULL ? look_at_label_alone(words, csv->path, seen) : NEAP_OK;
@@ -200,6 +198,22 @@ static bool is_date(const struct seen *c) {
   return cells > 0 && 10 * c->cells[CELL_DATE] >= 9 * cells;
 }
 
+/* Returns true for a word with digits first, behind a sign of a currency or none: $5, 12 %, 5 kg. */
+static bool is_amount(const char *word) {
+  static const char *const signs[] = {"+", "-", "(", "$", "\xE2\x82\xAC", "\xC2\xA3", "\xC2\xA5"};
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    if (strncmp(word, signs[i], strlen(signs[i])) == 0) word += strlen(signs[i]);
+  while (*word == ' ') word++;
+  return *word >= '0' && *word <= '9';
+}
+
+/* Returns true if most words of a column are amounts. */
+static bool has_amounts(const struct seen *c) {
+  size_t count = 0;
+  for (size_t i = 0; i < c->words.count; i++) count += is_amount(c->words.data[i]);
+  return 2 * count > c->words.count;
+}
+
 /* Tells of a column of words, and which of them are something else. */
 static neap_status tell_words(struct source *source, const struct seen *c) {
   const int64_t cells = c->cells[CELL_NUMBER] + count_others(c);
@@ -209,6 +223,12 @@ static neap_status tell_words(struct source *source, const struct seen *c) {
     became = "words, though dates";
     why = region_format(&source->region,
                         "each is a word of its own: leave it out (,ignore=%s), or make it a number", c->name);
+    RETURN_IF_NULL(why);
+  }
+  if (!is_date(c) && !c->as_words && has_amounts(c)) {
+    why =
+        region_format(&source->region, "words such as '%.40s': if they are amounts, keep their digits alone",
+                      c->words.data[0]);
     RETURN_IF_NULL(why);
   }
   if (c->cells[CELL_NUMBER] > 0 && !c->as_words) {
@@ -264,11 +284,22 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Fails for two numbers that are one in double though they may be two. */
+static neap_status check_exact(const char *path, const char *column, const struct class *a,
+                               const struct class *b) {
+  RETURN_IF(
+      fabs(a->value) >= 9007199254740992 /* 2^53 */ && strcmp(a->word, b->word) != 0, NEAP_BAD_FORMAT,
+      "%s: column '%s': the classes %s and %s are one number in double precision; take the column as words "
+      "(,words=%s)",
+      path, column, a->word, b->word, column);
+  return NEAP_OK;
+}
+
 /* Finds the classes: words that are no gaps, in a column of numbers only those. What else there is, is a
  * problem of its record. Those that are equal as numbers are one, which has the shorter of their names,
  * unless the user takes the column as words. */
-static size_t find_classes(const struct table_form *form, const struct seen *c, bool numeric,
-                           struct class *classes) {
+static neap_status find_classes(const char *path, const struct table_form *form, const struct seen *c,
+                                bool numeric, struct class *classes, size_t *found) {
   size_t count = 0;
   for (size_t i = 0; i < c->words.count; i++) {
     struct class class = {.word = c->words.data[i]};
@@ -278,11 +309,13 @@ static size_t find_classes(const struct table_form *form, const struct seen *c, 
     if (kind != CELL_NUMBER || c->as_words) class.value = (double)NAN;
     size_t same = 0;
     while (same < count && classes[same].value != class.value) same++;
+    if (same < count) TRY(check_exact(path, c->name, &classes[same], &class));
     if (same < count && strlen(classes[same].word) <= strlen(class.word)) continue;
     classes[same] = class;
     count += same == count;
   }
-  return count;
+  *found = count;
+  return NEAP_OK;
 }
 
 static neap_status take_classes(struct source *source, const struct class *classes, size_t count,
@@ -313,7 +346,8 @@ static neap_status describe_classes(struct source *source, const struct table_wo
       path, c->name);
   struct class *classes = region_alloc(&source->region, c->words.count, sizeof *classes);
   RETURN_IF_NULL(classes);
-  const size_t count = find_classes(form, c, numeric, classes);
+  size_t count;
+  TRY(find_classes(path, form, c, numeric, classes, &count));
   RETURN_IF(!c->many && is_ambiguous(words, c, count), NEAP_INVALID_ARGUMENT,
             "%s: column '%s' has %zu different numbers in %lld records; say task=regression or task=classes",
             path, c->name, count, (long long)c->cells[CELL_NUMBER]);
@@ -365,8 +399,11 @@ static neap_status tell_ignored(struct source *source, const struct table_words 
 static neap_status describe(struct source *source, const struct table_words *words, const char *path,
                             const seen_columns *seen, struct table *table) {
   size_t label;
+  const char *first = seen->count > 0 ? seen->data[0].name : "";
   RETURN_IF(seen->count < 2, NEAP_BAD_FORMAT,
-            "%s: has one column; it needs a label and at least one other column", path);
+            "%s: has one column, '%.100s'; a table needs a label and another column, separated by commas, "
+            "semicolons or tabs",
+            path, first);
   TRY(choose_label(words, path, seen, &label));
   table->columns = region_alloc(&source->region, seen->count, sizeof *table->columns);
   RETURN_IF_NULL(table->columns);

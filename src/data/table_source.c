@@ -74,10 +74,12 @@ static bool predicts(const struct source *source) { return source->task.encoding
 /* Tells of the columns of a file that the table does not have. */
 static neap_status tell_unused(struct source *source, const struct csv *csv, const size_t *map,
                                size_t count) {
+  bool *used = region_alloc(&source->region, csv->fields.count, sizeof *used);
+  RETURN_IF_NULL(used);
+  for (size_t i = 0; i < count; i++)
+    if (map[i] < csv->fields.count) used[map[i]] = true;
   for (size_t field = 0; field < csv->fields.count; field++) {
-    size_t i = 0;
-    while (i < count && map[i] != field) i++;
-    if (i == count)
+    if (!used[field])
       TRY(understood_add(&source->understood, &source->region,
                          (neap_understood){csv_cell(csv, field), "left out, as in training", -1, NULL}));
   }
@@ -89,14 +91,15 @@ static neap_status tell_unused(struct source *source, const struct csv *csv, con
 static neap_status map_columns(struct source *source, const struct table *table, struct csv *csv,
                                size_t **map) {
   bool any;
+  struct csv_name *names;
   const size_t count = (size_t)table->column_count + 1;
   TRY(csv_next(csv, &any));
+  TRY(csv_sort_names(csv, &source->region, &names));
   *map = region_alloc(&source->region, count, sizeof **map);
   RETURN_IF_NULL(*map);
   for (size_t i = 0; i < count; i++) {
     const char *name = i + 1 < count ? table->columns[i].name : table->label.name;
-    size_t field = name == NULL ? csv->fields.count : 0;
-    while (any && field < csv->fields.count && strcmp(csv_cell(csv, field), name) != 0) field++;
+    size_t field = name == NULL ? csv->fields.count : csv_find_name(names, csv->fields.count, name);
     if (any && field == csv->fields.count && i + 1 == count && predicts(source)) {
       source->unlabelled = true;
       field = SIZE_MAX;
@@ -149,10 +152,15 @@ static neap_status write_records(struct source *source, struct csv *csv, int64_t
 
 /* ---- Opening ---- */
 
+static bool has_decimal_comma(const struct table_words *words) {
+  return words->decimal != NULL && strcmp(words->decimal, "comma") == 0;
+}
+
 static neap_status add_test_file(struct source *source, const struct table_words *words) {
   struct csv csv;
   neap_status status = csv_open(words->test, &csv);
   csv.exact = source->reading == READING_FIRST;
+  if (status == NEAP_OK) status = csv_settle(&csv, has_decimal_comma(words));
   if (status == NEAP_OK) status = write_records(source, &csv, &source->records[SPLIT_TEST]);
   csv_close(&csv);
   TRY(status);
@@ -304,7 +312,7 @@ static neap_status open_table(struct source *source, struct table_words *words, 
            : table_records_open(source, words->file, &t->table, &t->records));
   TRY(write_records(source, csv, &rows));
   source->table = &t->table;
-  source->kind = text ? TASK_TEXTS : TASK_FEATURES;
+  source->kind = text ? NEAP_TASK_TEXTS : NEAP_TASK_FEATURES;
   source->read = read_record;
   source->read_numbers = read_numbers;
   TRY(settle_parts(source, words, rows));
@@ -337,6 +345,7 @@ neap_status table_open(const char *argument, struct source *source) {
   t->path = words.file;
   neap_status status = csv_open(words.file, &csv);
   csv.exact = source->reading == READING_FIRST;
+  if (status == NEAP_OK) status = csv_settle(&csv, has_decimal_comma(&words));
   if (status == NEAP_OK) status = open_table(source, &words, &csv);
   csv_close(&csv);
   return status;

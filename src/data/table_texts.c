@@ -15,7 +15,7 @@ neap_status table_texts_open(struct source *source, const char *path, struct tab
   TRY(source_tokenizer_make(source, path, NULL, NULL));
   RETURN_IF(source->task.length <= tokenizer_behind(source->tokenizer), NEAP_INVALID_ARGUMENT,
             "%s: a length of %lld leaves no room for a text: its tokenizer appends %d tokens; use a larger "
-            "--length",
+            "`length`",
             path, (long long)source->task.length, tokenizer_behind(source->tokenizer));
   return source_temporary_file(source, path, &texts->descriptor);
 }

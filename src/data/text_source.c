@@ -150,7 +150,7 @@ static neap_status open_texts(struct source *source, const struct words *words, 
     }
   TRY(source_tokenizer_make(source, words->file, words->tokens, texts));
   int32_t mask = -1;
-  if (source->task.kind == TASK_MASKED) TRY(find_mask(source->tokenizer, &mask));
+  if (source->task.kind == NEAP_TASK_MASKED) TRY(find_mask(source->tokenizer, &mask));
   TRY(add_files(source, &files));
   TRY(source_temporary_file(source, words->file, &descriptor));
   TRY(write_tokens(source, &texts[0], descriptor, &source->tokens[SPLIT_TRAIN]));
@@ -167,7 +167,7 @@ static neap_status open_texts(struct source *source, const struct words *words, 
 /* Settles the kind of task. The caller, not this function, refuses tokens that are opened for another
  * task. */
 static void settle_kind(struct source *source) {
-  if (source->task.kind != TASK_MASKED) source->task.kind = TASK_TOKENS;
+  if (source->task.kind != NEAP_TASK_MASKED) source->task.kind = NEAP_TASK_TOKENS;
 }
 
 neap_status text_open(const char *argument, struct source *source) {
@@ -225,6 +225,6 @@ neap_status tokens_open(const char *argument, struct source *source) {
     source->tokens[SPLIT_TEST] = files->files[1].count;
   }
   const int32_t mask = (int32_t)source->classes; /* one more than there are */
-  if (source->task.kind == TASK_MASKED) source->classes++;
+  if (source->task.kind == NEAP_TASK_MASKED) source->classes++;
   return open_windows(source, &words, files, mask);
 }

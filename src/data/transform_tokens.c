@@ -8,7 +8,7 @@
 
 enum { WINDOW, TOKENS, LABEL };
 
-static neap_status prepare_window(struct stage *stage, enum task_kind kind, int *slots, bool *applies) {
+static neap_status prepare_window(struct stage *stage, neap_task kind, int *slots, bool *applies) {
   const struct task_row *row = &task_rows[kind];
   slots[WINDOW] = stage_find_slot(stage, row->input);
   *applies = stage->source->kind == kind && slots[WINDOW] >= 0 && stage_find_slot(stage, row->label) < 0;
@@ -25,13 +25,13 @@ static neap_status prepare_window(struct stage *stage, enum task_kind kind, int 
 static neap_status prepare_next(struct stage *stage, const struct field *wanted, int wanted_count, int *slots,
                                 bool *applies) {
   (void)wanted, (void)wanted_count;
-  return prepare_window(stage, TASK_TOKENS, slots, applies);
+  return prepare_window(stage, NEAP_TASK_TOKENS, slots, applies);
 }
 
 static neap_status prepare_masked(struct stage *stage, const struct field *wanted, int wanted_count,
                                   int *slots, bool *applies) {
   (void)wanted, (void)wanted_count;
-  return prepare_window(stage, TASK_MASKED, slots, applies);
+  return prepare_window(stage, NEAP_TASK_MASKED, slots, applies);
 }
 
 static void take_tokens(const struct stage *stage, const int *slots, const struct sample *s) {
@@ -119,9 +119,9 @@ static neap_status prepare_answers(struct stage *stage, const struct field *want
   *applies = slots[CONVERSATION] >= 0;
   if (!*applies) return NEAP_OK;
   const struct field tokens = {
-      task_rows[TASK_TOKENS].input, NEAP_I32, 1, {stage->source->sequence_length}, true};
+      task_rows[NEAP_TASK_TOKENS].input, NEAP_I32, 1, {stage->source->sequence_length}, true};
   struct field label = tokens;
-  label.name = task_rows[TASK_TOKENS].label;
+  label.name = task_rows[NEAP_TASK_TOKENS].label;
   TRY(stage_add_slot(stage, tokens, &slots[TOKENS]));
   return stage_add_slot(stage, label, &slots[LABEL]);
 }
@@ -144,8 +144,8 @@ enum { TEXT };
 static neap_status prepare_text(struct stage *stage, const struct field *wanted, int wanted_count, int *slots,
                                 bool *applies) {
   (void)wanted, (void)wanted_count;
-  slots[TEXT] = stage_find_slot(stage, task_rows[TASK_TEXTS].input);
-  *applies = stage->source->kind == TASK_TEXTS && slots[TEXT] >= 0;
+  slots[TEXT] = stage_find_slot(stage, task_rows[NEAP_TASK_TEXTS].input);
+  *applies = stage->source->kind == NEAP_TASK_TEXTS && slots[TEXT] >= 0;
   return *applies ? stage_add_slot(stage, stage->slots[slots[TEXT]].field, &slots[TOKENS]) : NEAP_OK;
 }
 

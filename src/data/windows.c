@@ -30,13 +30,12 @@ static neap_status read_window(const struct source *source, enum split split, in
   return row->read(row->context, row->first[split] + start, count, tokens);
 }
 
-neap_status windows_open(struct source *source, const struct token_row *row, enum task_kind kind,
-                         int32_t mask) {
+neap_status windows_open(struct source *source, const struct token_row *row, neap_task kind, int32_t mask) {
   const int64_t length = source->task.length > 0 ? source->task.length : 1;
   for (int i = 0; i < SPLITS; i++)
     RETURN_IF(
         source->tokens[i] < length + 1, NEAP_INVALID_ARGUMENT,
-        "%s: its %s part has %lld tokens, but sequences of %lld need at least %lld; use a smaller --length",
+        "%s: its %s part has %lld tokens, but sequences of %lld need at least %lld; use a smaller `length`",
         row->paths[i], i == SPLIT_TRAIN ? "training" : "test", (long long)source->tokens[i],
         (long long)length, (long long)length + 1);
   source->context = region_copy(&source->region, row, 1, sizeof *row);
@@ -44,7 +43,7 @@ neap_status windows_open(struct source *source, const struct token_row *row, enu
   source->kind = kind;
   source->read = read_window;
   source->sequence_length = length;
-  if (kind == TASK_MASKED) source->mask_token = mask;
+  if (kind == NEAP_TASK_MASKED) source->mask_token = mask;
   /* The label of a window's last token lies behind it; one window less leaves room for the offset. */
   const int64_t whole = (source->tokens[SPLIT_TRAIN] - 1) / length;
   source->records[SPLIT_TRAIN] = whole > 1 ? whole - 1 : 1;

@@ -13,13 +13,12 @@ struct token_row {
 };
 
 /* Opens a source whose records are windows of source->task.length + 1 tokens; the last token is only a label.
- * Its parts have source->tokens each. `kind`: TASK_TOKENS or TASK_MASKED; `mask`: the token that replaces
- * masked ones.
+ * Its parts have source->tokens each. `kind`: NEAP_TASK_TOKENS or NEAP_TASK_MASKED; `mask`: the token that
+ * replaces masked ones.
  *
  * Training windows do not overlap; in each epoch they begin at an offset that is drawn (augmentation). Test
  * windows cover everything; lengths[0] gives the number of tokens of the last one, which is padded with
  * zeros. NEAP_INVALID_ARGUMENT: a part is shorter than a window. */
-neap_status windows_open(struct source *source, const struct token_row *row, enum task_kind kind,
-                         int32_t mask);
+neap_status windows_open(struct source *source, const struct token_row *row, neap_task kind, int32_t mask);
 
 #endif

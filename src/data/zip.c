@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include "base/file.h"
+#include "base/stop.h"
 
 enum {
   END_BYTES = 22, /* of the record at the end, before its comment of up to COMMENT_BYTES */
@@ -153,6 +154,25 @@ static neap_status inflate_entry(const struct zip *zip, const struct zip_entry *
                    entry->name, (unsigned long long)done, (unsigned long long)entry->size);
 }
 
+/* Checks the checksum of bytes that are not compressed. */
+static neap_status check_stored(const struct zip *zip, const struct zip_entry *entry, uint64_t offset) {
+  enum { PIECE = 1 << 16 };
+  uint8_t bytes[PIECE];
+  uLong checksum = crc32(0, NULL, 0);
+  if (entry->size != entry->compressed) return bad(zip, "an entry is damaged");
+  for (uint64_t left = entry->size; left > 0;) {
+    const size_t some = left < PIECE ? (size_t)left : PIECE;
+    TRY(stop_check());
+    TRY(read_at(zip, offset, bytes, some));
+    checksum = crc32(checksum, bytes, (uInt)some);
+    offset += some, left -= some;
+  }
+  RETURN_IF(checksum != entry->checksum, NEAP_BAD_FORMAT,
+            "%s: entry '%s' is damaged: its checksum is another one; was it copied completely?", zip->path,
+            entry->name);
+  return NEAP_OK;
+}
+
 neap_status zip_open_entry(struct source *source, const struct zip *zip, const struct zip_entry *entry,
                            int *descriptor, uint64_t *offset) {
   enum { RATIO = 1032 }; /* the most by which deflate makes bytes fewer */
@@ -162,7 +182,7 @@ neap_status zip_open_entry(struct source *source, const struct zip *zip, const s
   *descriptor = zip->descriptor;
   *offset = entry->offset + LOCAL_BYTES + number(local + 26, 2) + number(local + 28, 2);
   if (*offset > zip->size || entry->compressed > zip->size - *offset) return bad(zip, "it ends too early");
-  if (entry->method == 0) return entry->size == entry->compressed ? NEAP_OK : bad(zip, "an entry is damaged");
+  if (entry->method == 0) return check_stored(zip, entry, *offset);
   RETURN_IF(entry->method != 8, NEAP_UNSUPPORTED,
             "%s: entry '%s' has compression method %d; numpy.savez and savez_compressed write 0 and 8",
             zip->path, entry->name, entry->method);

@@ -5,9 +5,11 @@
 
 #if NEAP_DEBUG && defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
+#define POISONS               1
 #define CLOSE(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
 #define OPEN(address, bytes)  ASAN_UNPOISON_MEMORY_REGION(address, bytes)
 #else
+#define POISONS               0
 #define CLOSE(address, bytes) ((void)(address), (void)(bytes))
 #define OPEN(address, bytes)  ((void)(address), (void)(bytes))
 #endif

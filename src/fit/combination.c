@@ -16,7 +16,7 @@ static const struct {
 } precisions[] = {{0, NEAP_F32}, {NEAP_ALLOW_BF16, NEAP_BF16}, {NEAP_ALLOW_F16, NEAP_F16}};
 
 struct search {
-  const char *model;
+  const neap_model *model;
   const neap_model_options *shape;
   neap_session_options session; /* with the budget in bytes */
   bool states_8bit;             /* in every combination */
@@ -154,7 +154,7 @@ static neap_status make(struct search *s, struct techniques t, double density, n
   return *again ? NEAP_OK : plan_step(s, images, c);
 }
 
-neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
+neap_status combinations_until(bool fits, const neap_model *model, const neap_model_options *shape,
                                const neap_session_options *options, unsigned allowed, neap_combination *list,
                                int *count) {
   RETURN_IF(shape->batch < 1, NEAP_INVALID_ARGUMENT, "combinations: batch must be 1 or more (got %lld)",
@@ -176,7 +176,7 @@ neap_status combinations_until(bool fits, const char *model, const neap_model_op
   return NEAP_OK;
 }
 
-neap_status neap_combinations(const char *model, const neap_model_options *shape,
+neap_status neap_combinations(const neap_model *model, const neap_model_options *shape,
                               const neap_session_options *options, unsigned allowed, neap_combination *list,
                               int *count) {
   NEED(shape);

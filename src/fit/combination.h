@@ -10,7 +10,7 @@
 void combination_name(neap_combination *combination);
 
 /* neap_combinations(); `fits`: only up to the first that fits. */
-neap_status combinations_until(bool fits, const char *model, const neap_model_options *shape,
+neap_status combinations_until(bool fits, const neap_model *model, const neap_model_options *shape,
                                const neap_session_options *options, unsigned allowed, neap_combination *list,
                                int *count);
 

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "run/choose.h"
 
-neap_status fit_budget_to_bytes(const char *model, const neap_model_options *shape,
+neap_status fit_budget_to_bytes(const neap_model *model, const neap_model_options *shape,
                                 neap_session_options *session) {
   neap_graph *graph;
   if (session->budget_fraction <= 0) return NEAP_OK;

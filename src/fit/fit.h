@@ -5,7 +5,7 @@
 #include "neap.h"
 
 /* budget_share_to_bytes() of the model's graph at a shape. */
-neap_status fit_budget_to_bytes(const char *model, const neap_model_options *shape,
+neap_status fit_budget_to_bytes(const neap_model *model, const neap_model_options *shape,
                                 neap_session_options *session);
 
 /* Whether a graph's step meets the budget where every convolution is a direct one; false where they are

@@ -6,7 +6,7 @@
 #include "step/step.h"
 
 struct batch_search {
-  const char *model;
+  const neap_model *model;
   neap_model_options shape;
   const neap_session_options *session; /* with the budget in bytes */
 };
@@ -68,7 +68,7 @@ static int64_t interpolate(uint64_t budget, int64_t batch, const struct probe *p
   return guess < (double)batch ? (int64_t)guess : batch; /* a budget for the process has no bytes yet */
 }
 
-neap_status neap_largest_batch(const char *model, const neap_model_options *shape,
+neap_status neap_largest_batch(const neap_model *model, const neap_model_options *shape,
                                const neap_session_options *session, int64_t *largest) {
   NEED(shape);
   NEED(session);
@@ -107,7 +107,7 @@ neap_status neap_largest_batch(const char *model, const neap_model_options *shap
 
 /* ---- Micro-batches ---- */
 
-neap_status neap_largest_micro_batch(const char *model, const neap_model_options *shape,
+neap_status neap_largest_micro_batch(const neap_model *model, const neap_model_options *shape,
                                      const neap_session_options *session, int64_t *largest) {
   NEED(shape);
   NEED(session);

@@ -310,6 +310,22 @@ static neap_status seed(struct gradient *g, const struct node *node, bool told) 
   return gradient_add(g, node->outputs[0], one);
 }
 
+/* Makes the gradient of a value 0 outside its kept rows. */
+static neap_status keep_rows(struct gradient *g, int32_t value) {
+  struct neap_graph *graph = g->graph;
+  const struct tensor t = graph->tensors.data[value];
+  if (t.kept_rows == 0 || g->of[value] == NO_TENSOR) return NEAP_OK;
+  const int32_t rows = t.kept_rows - 1;
+  const union attributes a = graph->nodes.data[graph->tensors.data[rows].producer].attributes;
+  const int64_t width = t.dims[t.rank - 1], length = a.kept_rows.length,
+                dims[] = {t.elements / (length * width), length, width};
+  int32_t dy;
+  TRY(graph_add_view(graph, g->of[value], 3, dims, &dy));
+  TRY(gradient_apply(g, OP_GATHER_ROWS, t.name, (union attributes){0}, (int32_t[]){dy, rows}, 2, &dy));
+  TRY(gradient_apply(g, OP_SCATTER_ROWS, t.name, a, (int32_t[]){dy, rows}, 2, &dy));
+  return graph_add_view(graph, dy, t.rank, t.dims, &g->of[value]);
+}
+
 /* The backward sweep. `pending[t]`: forward nodes that read parameter t and have not been differentiated. */
 static neap_status sweep(struct neap_graph *graph, const struct optimizer *optimizer, struct gradient *g,
                          int32_t *pending, struct pending_update *updates) {
@@ -323,6 +339,7 @@ static neap_status sweep(struct neap_graph *graph, const struct optimizer *optim
     const struct node node = graph->nodes.data[v]; /* a copy: the array grows */
     if (node.output_count > 0 && node.outputs[0] == graph->loss)
       TRY(seed(g, &node, step_in_parts(optimizer) || optimizer->scaled));
+    for (int32_t i = 0; i < node.output_count; i++) TRY(keep_rows(g, node.outputs[i]));
     bool reached = node.output_count > 0 && node.outputs[0] == graph->loss;
     for (int32_t i = 0; i < node.output_count; i++) reached = reached || g->of[node.outputs[i]] >= 0;
     if (reached && node_row(&node)->gradient != NULL) TRY(node_row(&node)->gradient(g, &node));
@@ -357,9 +374,10 @@ static neap_status add_averages(struct neap_graph *graph, const int32_t *of, siz
     if (tensor->role != NEAP_ROLE_PARAMETER || tensor->view_of >= 0 || tensor->frozen) continue;
     if (of != NULL ? of[t] < 0 : !tensor->perturbed) continue;
     RETURN_IF(tensor->dtype != NEAP_F32 && tensor->dtype != NEAP_F64, NEAP_UNSUPPORTED,
-              "cannot average '%s', which has type %s: only parameters of f32 have averages; give --master",
+              "cannot average '%s', which has type %s: only parameters of f32 have averages; give `master`",
               tensor->name, dtype_rows[tensor->dtype].name);
     TRY(add_state(graph, (int32_t)t, AVERAGE_SUFFIX, *tensor, &average));
+    graph->tensors.data[average].average = true;
   }
   return NEAP_OK;
 }

@@ -88,6 +88,7 @@ struct attention_attributes {
   float cap;         /* scores are cap tanh(score / cap); 0: they stay */
   float probability; /* of dropout of the weights */
   int32_t stream;    /* which random stream, the same in its gradient */
+  int64_t length;    /* backward: of the queries of a sequence, of which some rows are given; 0: all are */
 };
 
 struct rotary_attributes {
@@ -106,6 +107,13 @@ struct route_attributes {
 
 struct positions_attributes {
   int64_t length, width, first; /* of the output; position of its first row */
+};
+
+struct kept_rows_attributes { /* of a sequence of `length` rows */
+  int64_t length;
+  int64_t first;   /* rows that are kept always, the first ones */
+  int64_t columns; /* of the grid that the others lie in; 1: they lie in a line */
+  float share;     /* of them that is kept */
 };
 
 struct loss_attributes {
@@ -174,6 +182,7 @@ union attributes {
   struct rotary_attributes rotary;
   struct route_attributes route;
   struct positions_attributes positions;
+  struct kept_rows_attributes kept_rows;
   struct loss_attributes loss;
   struct scalar_attributes scalar;
   struct matmul_attributes matmul;

@@ -78,6 +78,7 @@ neap_status graph_add_like(struct neap_graph *graph, int32_t like, const char *n
   tensor.view_of = -1;
   tensor.lies_in = 0;
   tensor.shares = 0;
+  tensor.spilled = false;
   return graph_add_tensor(graph, tensor, id);
 }
 

@@ -9,6 +9,10 @@
 #include "graph/attributes.h"
 #include "step/step.h"
 
+/* Inputs of a graph whose records have two labels (neap_softmax_cross_entropy_mixed). */
+#define OTHER_LABELS "other_labels"
+#define LABEL_SHARES "label_shares"
+
 struct tensor {
   const char *name;
   neap_dtype dtype;
@@ -24,19 +28,21 @@ struct tensor {
   int32_t norms_of; /* of a parameter of adapters: 1 + the axis of its layer's weights whose norms it begins
                        with; 0: it begins as `initial` says */
   bool linear;      /* a parameter that rewrite_quantise found to be the weight of a linear layer */
-  neap_dtype file_dtype;  /* of a parameter: its type in the model's file, where that is quantised */
-  uint64_t file_bytes;    /* of a parameter: what it takes in the model's file, which rows of it can be read
-                             from at any time; 0: it is in none */
-  bool on_disk;           /* a parameter that has no bytes in memory: it is read from the file */
-  const char *state_of;   /* of a state: the parameter that it goes with; NULL: running statistics */
-  bool image;             /* made of an input's bytes: it lies in memory as an input does */
-  bool perturbed;         /* a parameter that all nodes but updates read with noise (rewrite_perturb) */
-  bool carried;           /* a state that a prediction leaves for the next: no file needs to have it */
-  bool prepared;          /* a carried state that predictions only read: neap_session_prepare stores in it */
-  int32_t rule;           /* of a parameter: 1 + the row of optimizer_rows that updates it; 0: not decided */
+  neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
+  uint64_t file_bytes;   /* of a parameter: what it takes in the model's file, which rows of it can be read
+                            from at any time; 0: it is in none */
+  bool on_disk;          /* a parameter that has no bytes in memory: it is read from the file */
+  bool spilled;          /* a variable in the session's file on disk, which has no bytes in memory (--disk) */
+  const char *state_of;  /* of a state: the parameter that it goes with; NULL: running statistics */
+  bool image;            /* made of an input's bytes: it lies in memory as an input does */
+  bool perturbed;        /* a parameter that all nodes but updates read with noise (rewrite_perturb) */
+  bool carried;          /* a state that a prediction leaves for the next: no file needs to have it */
+  bool prepared;         /* a carried state that predictions only read: neap_session_prepare stores in it */
+  int32_t rule;          /* of a parameter: 1 + the row of optimizer_rows that updates it; 0: not decided */
   int64_t block, blocked; /* of a parameter: the blocks of its second moment (struct matrix_shape) */
   bool states_8bit;       /* of a parameter: its states are in blocks of 8 bits */
   bool plain;             /* lies row by row in memory, whatever its readers prefer */
+  bool average;           /* a state that is moved between steps: no node changes it */
   bool sum;               /* a state that holds something within a step alone: what micro-batches add up to */
   int32_t shares;         /* above 1: the number of shares it lies in; a process has one (kernel/ranks.h) */
   int32_t lies_on; /* of a pipeline: 1 + the rank that has a variable for all; 0: every rank has its own */
@@ -45,9 +51,10 @@ struct tensor {
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];
   int64_t elements;
-  int32_t producer; /* node; -1: resident */
-  int32_t view_of;  /* the tensor whose elements these are, in the same order, under another shape; -1: none.
-                       Never itself a view. */
+  int32_t producer;  /* node; -1: resident */
+  int32_t view_of;   /* the tensor whose elements these are, in the same order, under another shape; -1: none.
+                        Never itself a view. */
+  int32_t kept_rows; /* 1 + the tensor of the rows at which alone its gradient flows back; 0: all */
   int32_t
       lies_in; /* 1 + the variable in whose bytes this value is made, by adding to it; 0: it has its own */
 };
@@ -75,6 +82,13 @@ struct node {
       *numbers; /* attributes that are a list: of Rotary the divisors of its frequencies; NULL: none */
   int32_t number_count;
 };
+
+/* Returns true if a node changes the variable in one of its slots. */
+static inline bool node_updates(const struct node *node, int32_t slot) {
+  for (int32_t i = 0; i < node->update_count; i++)
+    if (node->updates[i] == node->inputs[slot]) return true;
+  return false;
+}
 
 /* A tensor that whoever runs the graph can read by name. */
 struct graph_output {

@@ -1,13 +1,19 @@
 /* The costs of bringing parameters that are not in memory completely. */
 #include "kernel/kernel.h"
 
+/* Returns the bytes of a parameter on disk. */
+static double bytes_of(const struct tensor *t) {
+  return (double)(t->spilled ? dtype_bytes(t->dtype, (uint64_t)t->elements) : t->file_bytes);
+}
+
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter) {
-  return (double)parameter->file_bytes / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk);
+  return bytes_of(parameter) / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk);
 }
 
 double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows) {
   static const double page = 4096, read = 1e-4; /* bytes; seconds that a read of one page takes */
-  const double row = (double)table->file_bytes / (double)table->dims[0];
+  const double row = bytes_of(table) / (double)table->dims[0];
+  if (table->spilled) return fetch_seconds(roofline, table); /* a piece at a time, each checked as a whole */
   return (double)rows * (read + (row + page) / (roofline->disk > 0 ? roofline->disk : usual_roofline.disk));
 }
 

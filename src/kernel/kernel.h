@@ -29,6 +29,11 @@ struct share {
 };
 struct ranks;
 struct rank_part;
+struct spill;
+struct spilled_part;
+
+/* Returns true for a matrix on disk, of which a kernel that gets it reads rows. */
+static inline bool is_read_by_rows(const struct tensor *t) { return t->on_disk || t->spilled; }
 
 /* Reads rows of a matrix on disk, in the form that its type has in memory. */
 struct row_source {
@@ -47,12 +52,13 @@ struct run_context {
   float largest; /* above 0: a gradient of this size or more did not fit its type; sets `overflowed` */
   bool *overflowed;
   struct row_source rows;
-  int64_t first_row;   /* for a kernel with some rows of its node: the first of them */
-  struct ranks *ranks; /* that share the nodes of this run; NULL: none */
-  bool awaited;        /* other processes wait for what this run makes: it is not stopped */
-  struct share share;  /* that a kernel works on; its operands begin at the first element */
-  int64_t batch;       /* records of the rank that these statistics belong to; 0: those of the graph */
-  float noise;         /* the factor of the noise of perturbed parameters (tensor.perturbed) */
+  int64_t first_row;         /* for a kernel with some rows of its node: the first of them */
+  struct ranks *ranks;       /* that share the nodes of this run; NULL: none */
+  const struct spill *spill; /* the file of spilled variables (kernel/spilled.h); NULL: none is */
+  bool awaited;              /* other processes wait for what this run makes: it is not stopped */
+  struct share share;        /* that a kernel works on; its operands begin at the first element */
+  int64_t batch;             /* records of the rank that these statistics belong to; 0: those of the graph */
+  float noise;               /* the factor of the noise of perturbed parameters (tensor.perturbed) */
 };
 
 /* Returns the gradient that the value 1 stands for; and d loss / d loss. */
@@ -98,8 +104,10 @@ static inline const struct tensor *kernel_output(const struct kernel *kernel, in
 /* The best speed of a machine, by the second. */
 struct roofline {
   double f32_flops, bf16_flops, bytes;
-  double disk;     /* bytes read, not from the system's cache */
-  double exchange; /* bytes that a process receives from others */
+  double disk; /* bytes read, not from the system's cache; */
+  double disk_read_in_turn,
+      disk_write_in_turn; /* and where reads and writes follow each other; 0: as `disk` */
+  double exchange;        /* bytes that a process receives from others */
 };
 
 /* The figures of an ordinary pair of cores; only ratios matter to a planner. */
@@ -109,16 +117,23 @@ extern const struct roofline usual_roofline;
 double roofline_seconds(const struct roofline *roofline, const struct neap_graph *graph,
                         const struct node *node);
 
-/* Returns the seconds to read a parameter from disk; or `rows` rows of it, each with its page:
- * OP_FETCH_ROWS. */
+/* Returns the seconds to read a parameter from disk (OP_FETCH, OP_LOAD); or `rows` rows of it, each with its
+ * page (OP_FETCH_ROWS). */
 double fetch_seconds(const struct roofline *roofline, const struct tensor *parameter);
 double fetch_rows_seconds(const struct roofline *roofline, const struct tensor *table, int64_t rows);
 
 /* Returns the seconds to receive all of a parameter of which each process has a share: OP_ALL_GATHER. */
 double gather_seconds(const struct roofline *roofline, const struct tensor *parameter);
 
-/* Runs OP_FETCH and OP_ALL_GATHER: fails, because programs make these nodes jobs of a lane
- * (run/lane.h), which reads the file (run/transfer.h) or gathers the shares (kernel/ranks.h). */
+/* Returns true for OP_FETCH, OP_LOAD and OP_ALL_GATHER. Programs make them jobs of a lane, which is complete
+ * for the first reader of what it brings, not at the node's position. */
+static inline bool is_lane_job(const struct node *node) {
+  return node->op == OP_FETCH || node->op == OP_LOAD || node->op == OP_ALL_GATHER;
+}
+
+/* Runs these, OP_STORE and OP_RESTORE: fails, because programs make these nodes
+ * jobs of a lane (run/lane.h), which reads a file (run/transfer.h, run/spill_file.h) or gathers shares
+ * (kernel/ranks.h). */
 kernel_run run_fetch_elsewhere;
 
 /* The results of `prepare` for a node. Outputs are row-major before the call. */
@@ -147,6 +162,7 @@ struct lower_options {
 struct backend {
   const char *name;
   const struct device *device; /* of operands and workspaces */
+  bool takes_shares;           /* its updates run on some of their elements (run_context.share) */
   /* Looks at the complete graph and chooses what all nodes share. Free `state` with free_state (which takes
    * NULL). */
   neap_status (*create_state)(const struct neap_graph *graph, const struct lower_options *options,
@@ -190,7 +206,8 @@ struct lowered {
   struct neap_step *step;        /* tensor ids differ from the graph's: views are missing */
   const int32_t *step_tensor;    /* graph tensor -> step tensor of its storage */
   const int32_t *home; /* graph tensor -> step tensor in whose bytes it is, for tensors inside a variable */
-  const struct rank_part *rank_parts; /* by node; NULL: one process */
+  const struct rank_part *rank_parts;       /* by node; NULL: one process */
+  const struct spilled_part *spilled_parts; /* by node; NULL: no variable is spilled */
 };
 
 /* Lowers a graph. A resident tensor (input, parameter, state) takes the format of its namesake in `like`

@@ -4,6 +4,7 @@
 #include "base/parallel.h"
 #include "kernel/lower_step.h"
 #include "kernel/ranks.h"
+#include "kernel/spilled.h"
 
 const struct roofline usual_roofline = {
     .f32_flops = 300e9, .bf16_flops = 300e9, .bytes = 25e9, .disk = 1e9, .exchange = 6e9};
@@ -255,6 +256,22 @@ static neap_status prepare_ranks(struct lowering *l) {
   return NEAP_OK;
 }
 
+/* Prepares updates of variables on disk, which cost their traffic, too. */
+static neap_status prepare_spilled(struct lowering *l) {
+  struct lowered *to = l->to;
+  bool any = false;
+  for (size_t t = 0; t < to->graph->tensors.count; t++) any = any || to->graph->tensors.data[t].spilled;
+  if (!any) return NEAP_OK;
+  struct spilled_part *parts = region_alloc(&to->region, to->graph->nodes.count, sizeof *parts);
+  RETURN_IF_NULL(parts);
+  for (size_t v = 0; v < to->graph->nodes.count; v++) {
+    parts[v] = spilled_prepare(to->backend, to->graph, &to->graph->nodes.data[v], to->formats);
+    l->seconds.data[v] += spilled_seconds(&l->options->roofline, &parts[v]);
+  }
+  to->spilled_parts = parts;
+  return NEAP_OK;
+}
+
 /* ---- All of lowering ---- */
 
 void lowered_free(struct lowered *lowered) {
@@ -282,6 +299,7 @@ static neap_status run_lowering(struct lowering *l, const struct lowered *like) 
   RETURN_IF_NULL(to->formats);
   for (size_t t = 0; t < l->format.count; t++) to->formats[t] = *format_of(l, (int32_t)t);
   TRY(prepare_ranks(l));
+  TRY(prepare_spilled(l));
   TRY(lowered_make_step(to, l->seconds.data, l->workspace.data));
   to->kernels = region_copy(&to->region, l->kernels.data, l->kernels.count, sizeof *to->kernels);
   RETURN_IF(!to->kernels, NEAP_OUT_OF_MEMORY, "lowering: out of memory");

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernel/ranks.h"
+#include "kernel/spilled.h"
 
 /* Maps ids to step tensors, leaving out those that are not given. */
 static const int32_t *map_ids(struct region *region, const struct neap_graph *graph, const int32_t *map,
@@ -105,14 +106,15 @@ static neap_status step_nodes(const struct lowered *to, const double *seconds, c
     struct step_node *made = &draft->nodes[v];
     const struct order order = shared != NULL ? orders[v] : (struct order){NO_TENSOR, NO_TENSOR};
     const bool meets = shared != NULL && ranks_meet(graph, node);
-    *made = (struct step_node){.name = node->name,
-                               .op = node_row(node)->name,
-                               .pass = node->pass,
-                               .repeatable = node->update_count == 0 && !adds_to_variable(graph, node) &&
-                                             (!meets || !ranks_ordered(graph, node)),
-                               .cost = seconds[v],
-                               .workspace = workspaces[v] +
-                                            (shared != NULL ? memory_round_up(shared[v].workspace) : 0)};
+    *made = (struct step_node){
+        .name = node->name,
+        .op = node_row(node)->name,
+        .pass = node->pass,
+        .repeatable = node->update_count == 0 && !adds_to_variable(graph, node) &&
+                      (!meets || !ranks_ordered(graph, node)),
+        .cost = seconds[v],
+        .workspace = workspaces[v] + (shared != NULL ? memory_round_up(shared[v].workspace) : 0) +
+                     (to->spilled_parts != NULL ? memory_round_up(to->spilled_parts[v].workspace) : 0)};
     made->inplace = inplace_pairs(region, graph, node, &made->inplace_count);
     made->inputs = step_inputs(region, graph, map, node, order, &made->input_count);
     made->outputs = map_ids(region, graph, map, node->outputs, node->output_count, &made->output_count);
@@ -155,6 +157,11 @@ static uint64_t own_bytes(const struct lowered *to, int32_t t) {
   return tensor->copies > 1 ? (uint64_t)tensor->copies * one : one;
 }
 
+/* Returns true for what lies in a variable, on disk or on another rank. */
+static bool has_no_bytes(const struct tensor *t) {
+  return t->lies_in > 0 || t->on_disk || t->spilled || t->elsewhere;
+}
+
 neap_status lowered_make_step(struct lowered *to, const double *seconds, const uint64_t *workspaces) {
   const struct neap_graph *graph = to->graph;
   const size_t tensors = graph->tensors.count;
@@ -176,10 +183,10 @@ neap_status lowered_make_step(struct lowered *to, const double *seconds, const u
     if (tensor->view_of >= 0) continue;
     /* What lies in a variable, or on disk, takes no bytes of its own. Its tensor in the step keeps its reader
      * behind its maker. */
-    draft.tensors[draft.tensor_count++] = (struct step_tensor){
-        .name = tensor->name,
-        .role = tensor->role,
-        .bytes = tensor->lies_in > 0 || tensor->on_disk || tensor->elsewhere ? 0 : own_bytes(to, (int32_t)t)};
+    draft.tensors[draft.tensor_count++] =
+        (struct step_tensor){.name = tensor->name,
+                             .role = tensor->role,
+                             .bytes = has_no_bytes(tensor) ? 0 : own_bytes(to, (int32_t)t)};
   }
   if (status == NEAP_OK) status = step_nodes(to, seconds, workspaces, &region, &draft, map);
   if (status == NEAP_OK) status = step_outputs(to, &region, map, &draft);

@@ -43,6 +43,21 @@ static inline uint64_t noise_stream(uint64_t step) {
   return random_stream(step, NOISE_STREAM);
 }
 
+/* Returns the stream by which a micro-batch rounds values that gradients read (OP_COMPRESS). The key has the
+ * name of the node, since a tensor may be another's copy in the part of a pipeline. Element i of a tensor
+ * takes 16 bits of counter i / 8, the lower half of a word first. `draw`: of run_draw. */
+static inline uint64_t compress_stream(uint64_t draw) {
+  enum { COMPRESS_STREAM = 131 };
+  return random_stream(draw, COMPRESS_STREAM);
+}
+
+/* Returns the stream by which a step draws the rows that its backward pass reads (OP_KEPT_ROWS), the same in
+ * all its micro-batches. The key has the name of the node. */
+static inline uint64_t kept_rows_stream(uint64_t step) {
+  enum { KEPT_ROWS_STREAM = 132 };
+  return random_stream(step, KEPT_ROWS_STREAM);
+}
+
 /* Distinguishes the draws for one tensor from those for others: a hash of its name, which may come in pieces
  * (FNV-1a: Fowler, Noll and Vo 1991). Pass RANDOM_NO_NAME with the first piece. */
 #define RANDOM_NO_NAME 14695981039346656037u

@@ -147,16 +147,10 @@ struct rank_part ranks_prepare(const struct backend *backend, const struct neap_
 
 /* ---- Expected traffic ---- */
 
-static bool updates(const struct node *node, int32_t input) {
-  for (int32_t i = 0; i < node->update_count; i++)
-    if (node->updates[i] == node->inputs[input]) return true;
-  return false;
-}
-
 /* Returns true if a rank that has changed its share of an input gives it to all others. */
 static bool is_gathered(const struct neap_graph *graph, const struct node *node, int32_t input) {
   return node->inputs[input] != NO_TENSOR && graph->tensors.data[node->inputs[input]].shares <= 1 &&
-         updates(node, input);
+         node_updates(node, input);
 }
 
 static struct expected_traffic expect_node(const struct lowered *l, size_t v, int rank, int ranks) {

@@ -13,7 +13,7 @@ struct family {
   const char *prefix;           /* of names in a folder, which some files leave out; NULL: none */
   struct transformer layers;    /* the fixed properties, with the names of weights in a folder */
   const char *gguf_names[PARTS]; /* the same in a GGUF file, with %d for the number of a block */
-  enum task_kind kind;
+  neap_task kind;
   bool transposed;  /* folder: matrices of the blocks are [in, out] */
   bool permuted;    /* GGUF: rows of the two halves of each head of queries and keys alternate */
   bool norm_less;   /* folder: norms multiply by 1 + weight */

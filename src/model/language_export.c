@@ -210,7 +210,7 @@ static neap_status check_empty(const char *folder) {
     files += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
   closedir(open);
   RETURN_IF(files > 0, NEAP_INVALID_ARGUMENT,
-            "%s: is a folder with files in it; name another one, or give --force", folder);
+            "%s: is a folder with files in it; name another one, or give `force`", folder);
   return NEAP_OK;
 }
 
@@ -219,7 +219,7 @@ static neap_status make_folder(const struct language_export *from, const char *f
   *made = mkdir(folder, 0777) == 0;
   if (*made) return NEAP_OK;
   RETURN_IF(errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be created: %s", folder, strerror(errno));
-  RETURN_IF(stat(from->base, &base) == 0 && stat(folder, &there) == 0 && base.st_dev == there.st_dev &&
+  RETURN_IF(stat(from->base->path, &base) == 0 && stat(folder, &there) == 0 && base.st_dev == there.st_dev &&
                 base.st_ino == there.st_ino,
             NEAP_INVALID_ARGUMENT, "%s: is the folder of the model itself; name another one", folder);
   return from->replace ? NEAP_OK : check_empty(folder);

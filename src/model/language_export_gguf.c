@@ -39,7 +39,9 @@ static neap_status copy_pairs(struct gguf_export *x) {
     if (strcmp(key, "general.file_type") == 0 || strcmp(key, "general.quantization_version") == 0 ||
         begins_with(key, "split.") || begins_with(key, "quantize."))
       continue;
-    TRY(add(x, g->pairs[i]));
+    struct gguf_pair pair = g->pairs[i];
+    TRY(gguf_read_strings(g, key, &x->base.model.region, &pair.strings));
+    TRY(add(x, pair));
   }
   return NEAP_OK;
 }

@@ -6,7 +6,8 @@
 neap_status language_exporting_open(struct language_exporting *x, bool folder) {
   struct language_model *m = &x->model;
   x->whole_of = -1;
-  TRY(language_file_open_as(m, x->from->base, true, x->from->options));
+  TRY(language_file_with(x->from->base, x->from->options, m));
+  TRY(language_file_check(m));
   x->forms = region_alloc(&m->region, (size_t)m->origin_count, sizeof *x->forms);
   RETURN_IF(x->forms == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for names", m->path);
   for (int32_t i = 0; i < m->origin_count; i++)
@@ -40,5 +41,5 @@ neap_status language_exporting_read_expert(struct language_exporting *x, int32_t
 
 void language_exporting_close(struct language_exporting *x) {
   free(x->whole);
-  language_file_close(&x->model);
+  if (x->model.opened != NULL) language_file_release(&x->model);
 }

@@ -2,12 +2,13 @@
 #ifndef NEAP_MODEL_LANGUAGE_EXPORTING_H
 #define NEAP_MODEL_LANGUAGE_EXPORTING_H
 
-#include "graph/task.h"
 #include "model/language_file.h"
+#include "task/task.h"
 
 struct language_export {
-  const char *base; /* the folder or GGUF file that the model began with, for its description and tokenizer */
-  neap_dtype dtype; /* of the written weights: F32, F16, BF16, in GGUF also Q8_0 */
+  const struct language_model *base; /* the folder or GGUF file that the model began with, for its description
+                                        and tokenizer */
+  neap_dtype dtype;                  /* of the written weights: F32, F16, BF16, in GGUF also Q8_0 */
   /* Changes a variable from its value in the base to its value now, [dims...]. */
   neap_status (*change)(void *context, const char *name, int rank, const int64_t *dims, float *data);
   void *context;

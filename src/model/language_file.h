@@ -34,38 +34,48 @@ struct origin {
   struct stored_form form;     /* in this file */
 };
 
+/* An open file, which is never changed; or a model of it with one head, which shares what the file has. */
 struct language_model {
   struct region region;
+  struct language_model *opened; /* of a model with a head: the file; NULL: this is the file */
+  int32_t users;                 /* of the file: models of it, and who opened it */
   const char *path;
   json_t *config; /* NULL: a GGUF file */
   struct asked_keys asked;
   struct weight_files weights;
   struct gguf gguf;
+  struct file_stamp *stamps; /* by file of the folder, or of the GGUF file, when they were opened */
+  char digest[65];           /* of config.json, or of a GGUF file before its weights */
   const struct family *family;
-  struct language_head head; /* the file's; transformer has the one asked for */
-  struct transformer transformer;
+  struct language_head head;      /* the file's */
+  struct transformer transformer; /* of a file before its head is settled; of a model with it */
   int64_t context;
-  struct origin *origins; /* by name */
+  neap_model_description about; /* of the file, with the head that it has */
+  struct origin *origins;       /* by name */
   int32_t origin_count;
   struct direct_buffer buffer; /* of files that are read directly; else empty */
   struct direct_file *direct;  /* by file of the folder, or the GGUF file */
 };
 
-/* Reads everything except the weights; with `vocabulary` also the tokens of a GGUF file. Close with
- * language_file_close, whatever the status. */
-neap_status language_file_open(struct language_model *m, const char *path, bool vocabulary);
+/* Opens a file or folder and reads everything except the weights, once. Close with language_file_close. */
+neap_status language_file_open(const char *path, struct language_model **opened);
+void language_file_close(struct language_model *opened);
 
-/* The same with the head of the options. Parts of a classifier that the file does not have are new. */
-neap_status language_file_open_as(struct language_model *m, const char *path, bool vocabulary,
-                                  const neap_model_options *options);
+/* Makes the model of an open file with the head of the options. Parts of a classifier that the file does not
+ * have are new. Reads no description again. The file stays open as long as the model. Free with
+ * language_file_release, whatever the status. */
+neap_status language_file_with(const struct language_model *opened, const neap_model_options *options,
+                               struct language_model *m);
+void language_file_release(struct language_model *m);
 
-/* Opens a GGUF file, and gives its keys; of its tensors' places alone, or with `vocabulary` of its tokens,
- * too. Close with language_file_close, whatever the status. */
-neap_status language_file_open_gguf(struct language_model *m, struct model_keys *keys, bool vocabulary);
-void language_file_close(struct language_model *m);
+/* Fails with NEAP_BAD_FORMAT if a file with weights was written to since it was opened. */
+neap_status language_file_check(const struct language_model *m);
 
-/* Makes later reads bypass the system's page cache. For one thread. */
+/* Makes later reads of this model bypass the system's page cache. For one thread. */
 neap_status language_file_read_directly(struct language_model *m);
+
+/* Returns true if the family's folders have a weight less 1, as the scale of a norm in Gemma. */
+bool language_file_is_less(const struct language_model *m, const struct origin *o);
 
 /* Returns the number of the variable's origin; -1: no variable has this name. */
 int32_t language_file_find(const struct language_model *m, const char *name);

@@ -214,7 +214,7 @@ neap_status language_head_read(const struct model_keys *keys, const struct famil
     return read_labels(keys, region, &head->labels);
   }
   if (!has_tokens) head->own = NEAP_HEAD_SENTENCE;
-  if (family->kind == TASK_IMAGES) return NEAP_OK;
+  if (family->kind == NEAP_TASK_IMAGES) return NEAP_OK;
   return read_sentence(keys, region, head);
 }
 
@@ -235,7 +235,7 @@ neap_status language_head_settle(const char *path, const struct language_head *h
             "%s: has the family '%s', which predicts the next token; classes of texts and vectors of "
             "sentences need a model of the family 'bert'",
             path, family->model_type);
-  RETURN_IF(asked != NEAP_HEAD_CLASSES && family->kind == TASK_IMAGES, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(asked != NEAP_HEAD_CLASSES && family->kind == NEAP_TASK_IMAGES, NEAP_INVALID_ARGUMENT,
             "%s: is a model of images: it predicts classes, and it %s; finetune adds a classifier", path,
             head->own == NEAP_HEAD_CLASSES ? "has no other output" : "has no classifier");
   if (asked != NEAP_HEAD_CLASSES) leave_out(t, of_classes, 2);

@@ -3,8 +3,8 @@
 #ifndef NEAP_MODEL_LANGUAGE_HEAD_H
 #define NEAP_MODEL_LANGUAGE_HEAD_H
 
-#include "graph/task.h"
 #include "model/families.h"
+#include "task/task.h"
 
 struct language_head {
   neap_head own;             /* the file's */

@@ -53,27 +53,28 @@ static neap_status read_character_map(struct language_model *m, struct token_voc
 
 neap_status language_file_vocabulary(struct language_model *m, struct token_vocabulary *v) {
   const struct gguf *g = &m->gguf;
-  const struct gguf_strings *tokens = gguf_strings(g, TOKENIZER_KEY "tokens"),
-                            *merges = gguf_strings(g, TOKENIZER_KEY "merges");
+  struct gguf_strings tokens, merges;
   void *scores, *types;
   *v = (struct token_vocabulary){.file = m->path};
-  if (tokens == NULL) return NEAP_OK;
-  RETURN_IF(tokens->count > INT32_MAX || (merges != NULL && merges->count > INT32_MAX), NEAP_TOO_LARGE,
-            "%s: more than 2^31 tokens", m->path);
-  TRY(token_numbers(m, gguf_reals(g, TOKENIZER_KEY "scores"), tokens->count, TOKENIZER_KEY "scores", true,
+  TRY(gguf_read_strings(g, TOKENIZER_KEY "tokens", &m->region, &tokens));
+  TRY(gguf_read_strings(g, TOKENIZER_KEY "merges", &m->region, &merges));
+  if (tokens.texts == NULL) return NEAP_OK;
+  RETURN_IF(tokens.count > INT32_MAX || merges.count > INT32_MAX, NEAP_TOO_LARGE, "%s: more than 2^31 tokens",
+            m->path);
+  TRY(token_numbers(m, gguf_reals(g, TOKENIZER_KEY "scores"), tokens.count, TOKENIZER_KEY "scores", true,
                     &scores));
-  TRY(token_numbers(m, gguf_integers(g, TOKENIZER_KEY "token_type"), tokens->count,
-                    TOKENIZER_KEY "token_type", false, &types));
+  TRY(token_numbers(m, gguf_integers(g, TOKENIZER_KEY "token_type"), tokens.count, TOKENIZER_KEY "token_type",
+                    false, &types));
   *v = (struct token_vocabulary){.file = m->path,
                                  .model = gguf_text(g, TOKENIZER_KEY "model"),
                                  .pre = gguf_text(g, TOKENIZER_KEY "pre"),
-                                 .count = (int32_t)tokens->count,
-                                 .tokens = tokens->texts,
-                                 .lengths = tokens->lengths,
+                                 .count = (int32_t)tokens.count,
+                                 .tokens = tokens.texts,
+                                 .lengths = tokens.lengths,
                                  .scores = scores,
                                  .types = types,
-                                 .merge_count = merges != NULL ? (int32_t)merges->count : 0,
-                                 .merges = merges != NULL ? merges->texts : NULL,
+                                 .merge_count = (int32_t)merges.count,
+                                 .merges = merges.texts,
                                  .bos = gguf_id(g, TOKENIZER_KEY "bos_token_id"),
                                  .eos = gguf_id(g, TOKENIZER_KEY "eos_token_id"),
                                  .unknown = gguf_id(g, TOKENIZER_KEY "unknown_token_id"),
@@ -94,13 +95,13 @@ static neap_status vocabulary_tokenizer(struct language_model *m, struct tokeniz
   return tokenizer_from_vocabulary(&v, out);
 }
 
-neap_status language_model_tokenizer(const char *path, struct tokenizer **out) {
-  struct language_model m = {.path = path};
-  struct model_keys keys;
-  if (file_is_folder(path)) return tokenizer_import(path, out);
-  neap_status status = language_file_open_gguf(&m, &keys, true);
-  if (status == NEAP_OK) status = vocabulary_tokenizer(&m, out);
-  language_file_close(&m);
+neap_status language_model_tokenizer(const void *model, struct tokenizer **out) {
+  struct language_model m = *(const struct language_model *)model;
+  if (m.config != NULL) return tokenizer_import(m.path, out);
+  m.region = (struct region){0}; /* the vocabulary's */
+  TRY(language_file_check(&m));
+  const neap_status status = vocabulary_tokenizer(&m, out);
+  region_free(&m.region);
   return status;
 }
 
@@ -142,19 +143,17 @@ neap_status language_folder_template(const char *folder, struct region *region, 
   return NEAP_OK;
 }
 
-neap_status language_model_chat_template(const char *path, struct chat_template **out) {
-  struct language_model m = {.path = path};
-  struct model_keys keys;
-  const char *file = path, *jinja = NULL;
-  neap_status status;
+neap_status language_model_chat_template(const void *model, struct chat_template **out) {
+  const struct language_model *m = model;
+  struct region region = {0};
+  const char *file = m->path, *jinja = NULL;
+  neap_status status = NEAP_OK;
   *out = NULL;
-  if (file_is_folder(path)) {
-    status = language_folder_template(path, &m.region, &file, &jinja);
-  } else {
-    status = language_file_open_gguf(&m, &keys, false);
-    if (status == NEAP_OK) jinja = gguf_text(&m.gguf, "tokenizer.chat_template");
-  }
+  if (m->config != NULL)
+    status = language_folder_template(m->path, &region, &file, &jinja);
+  else
+    jinja = gguf_text(&m->gguf, "tokenizer.chat_template");
   if (status == NEAP_OK && jinja != NULL) status = chat_template_find(jinja, file, out);
-  language_file_close(&m);
+  region_free(&region);
   return status;
 }

@@ -202,31 +202,29 @@ static uint64_t bytes_read(const void *context) {
 
 static void close_source(const void *context) {
   struct language_model *m = (void *)context;
-  language_file_close(m);
+  language_file_release(m);
   free(m);
 }
 
-/* Loads values; the session keeps the open model if it reads weights while it runs. */
+/* Loads values; the session keeps the model, and its file open, if it reads weights while it runs. */
 static neap_status load_into(struct language_model *m, neap_session *session, bool *kept) {
   const struct value_source source = {find_stored, read_origin, has_blocks, read_blocks,
                                       m,           read_rows,   bytes_read, close_source};
+  TRY(language_file_check(m));
   TRY(session_load_values(session, &source));
+  TRY(language_file_check(m));
   TRY(session_need_finite(session, m->path));
   if (!session_reads_disk(session)) return NEAP_OK;
-  m->path = region_string(&m->region, m->path); /* the session outlives the caller's */
-  RETURN_IF_NULL(m->path);
   TRY(language_file_read_directly(m));
   *kept = true;
   return session_keep_source(session, &source);
 }
 
-neap_status language_model_load(const char *path, bool masked, const neap_model_options *options,
-                                neap_session *session) {
+neap_status language_model_load(const void *model, const neap_model_options *options, neap_session *session) {
   struct language_model *m = malloc(sizeof *m);
   bool kept = false;
-  (void)masked;
-  RETURN_IF(m == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
-  neap_status status = language_file_open_as(m, path, false, options);
+  RETURN_IF_NULL(m);
+  neap_status status = language_file_with(model, options, m);
   if (status == NEAP_OK) status = load_into(m, session, &kept);
   if (!kept) close_source(m);
   return status;

@@ -1,39 +1,44 @@
 #include "model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/sha256.h"
 #include "model/language_model.h"
+#include "model/model_ops.h"
 #include "model/onnx_model.h"
 #include "zoo/zoo.h"
 
-/* The functions of a model in a file; model.h says what each does. `masked`: a model of tokens learns masked
- * tokens, not the next ones. */
-struct file_reader {
-  neap_status (*usual)(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind);
-  neap_status (*build)(const char *path, bool masked, const neap_model_options *options, neap_graph **graph);
-  neap_status (*load)(const char *path, bool masked, const neap_model_options *options,
-                      neap_session *session);
-  neap_status (*places)(const char *path, int64_t length, int64_t *places);
-  neap_status (*digest)(const char *path, char digest[65]);
-  neap_status (*tokenizer)(const char *path, struct tokenizer **tokenizer); /* NULL: it has none */
-  neap_status (*chat_template)(const char *path, struct chat_template **chat);
-};
-
-static const struct file_reader onnx = {onnx_usual,  onnx_build, onnx_load, onnx_places,
-                                        onnx_digest, NULL,       NULL},
-                                language = {language_model_usual,        language_model_build,
-                                            language_model_load,         language_model_places,
-                                            language_model_digest,       language_model_tokenizer,
-                                            language_model_chat_template};
+static const struct model_ops zoo = {.open = zoo_open,
+                                     .close = zoo_close,
+                                     .describe = zoo_describe,
+                                     .build = zoo_build,
+                                     .build_decoder = zoo_build_decoder},
+                              onnx = {.open = onnx_model_open,
+                                      .close = onnx_model_close,
+                                      .describe = onnx_model_describe,
+                                      .build = onnx_model_build,
+                                      .load = onnx_model_load,
+                                      .digest = onnx_model_digest},
+                              language = {.open = language_model_open,
+                                          .close = language_model_close,
+                                          .describe = language_model_describe,
+                                          .build = language_model_build,
+                                          .load = language_model_load,
+                                          .digest = language_model_digest,
+                                          .tokenizer = language_model_tokenizer,
+                                          .chat_template = language_model_chat_template,
+                                          .labels = language_model_labels,
+                                          .pixels = language_model_pixels,
+                                          .new_layers = language_model_new_layers,
+                                          .understood = language_model_understood};
 
 /* The kinds of model files. */
 static const struct file_format {
   const char *prefix, *suffix, *kept; /* what a name begins or ends with (NULL: with anything, where it is a
                                          folder with config.json); how checkpoints call it */
   const char *listed, *summary;
-  bool masked;
-  const struct file_reader *reader;
+  bool masked; /* a model of tokens learns masked tokens, not the next ones */
+  const struct model_ops *ops;
 } formats[] = {{"onnx:", ".onnx", "onnx", "onnx:FILE",
                 "a network with its weights from an ONNX file; FILE.onnx also works", false, &onnx},
                {"onnx-masked:", NULL, "onnx-masked", "onnx-masked:FILE",
@@ -44,6 +49,16 @@ static const struct file_format {
                 "a language model from a folder with config.json and safetensors; DIR also works", false,
                 &language}};
 enum { FORMATS = sizeof formats / sizeof *formats, FOLDER = FORMATS - 1 };
+
+struct neap_model {
+  struct region region;
+  const char *name;
+  const struct file_format *format; /* NULL: ready-made */
+  const struct model_ops *ops;
+  void *model; /* of the ops */
+};
+
+/* ---- Names ---- */
 
 static bool ends_with(const char *name, const char *suffix) {
   const size_t length = strlen(name), end = strlen(suffix);
@@ -63,18 +78,10 @@ static const struct file_format *find_format(const char *name, const char **path
   return name != NULL && language_model_is_folder(name) ? &formats[FOLDER] : NULL;
 }
 
-const char *model_language_path(const char *name) {
+bool neap_model_names_file(const char *name) {
   const char *path;
-  const struct file_format *format = find_format(name, &path);
-  return format != NULL && format->reader == &language ? path : NULL;
+  return find_format(name, &path) != NULL;
 }
-
-neap_status model_understood(const char *name, struct region *region, struct understood *understood) {
-  const char *path = model_language_path(name);
-  return path != NULL ? language_model_understood(path, region, understood) : NEAP_OK;
-}
-
-bool neap_model_is_language(const char *name) { return model_language_path(name) != NULL; }
 
 bool neap_model_at(int32_t index, neap_row *row) {
   int32_t families = 0;
@@ -87,111 +94,127 @@ bool neap_model_at(int32_t index, neap_row *row) {
   return true;
 }
 
-neap_status model_usual(const char *name, neap_model_options *usual, enum task_kind *kind) {
+/* ---- Opening ---- */
+
+static neap_status open_named(neap_model *m, const char *name) {
   const char *path;
-  const struct file_format *format = find_format(name, &path);
-  return format != NULL ? format->reader->usual(path, format->masked, usual, kind)
-                        : zoo_usual(name, usual, kind);
+  m->name = region_string(&m->region, name);
+  RETURN_IF_NULL(m->name);
+  m->format = find_format(m->name, &path);
+  m->ops = m->format != NULL ? m->format->ops : &zoo;
+  return m->ops->open(path, m->format != NULL && m->format->masked, &m->model);
 }
 
-neap_status neap_model_build(const char *name, const neap_model_options *options, neap_graph **graph) {
-  const neap_model_options none = {0};
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
-  if (options == NULL) options = &none;
-  RETURN_IF(graph == NULL, NEAP_INVALID_ARGUMENT, "%s: 'graph' is NULL", __func__);
-  return format != NULL ? format->reader->build(path, format->masked, options, graph)
-                        : zoo_build(name, options, graph);
+neap_status neap_model_open(const char *name, neap_model **model) {
+  NEED(model);
+  *model = NULL;
+  RETURN_IF(name == NULL, NEAP_INVALID_ARGUMENT, "a model needs a name; `neap models` lists them");
+  neap_model *m = calloc(1, sizeof *m);
+  RETURN_IF_NULL(m);
+  const neap_status status = open_named(m, name);
+  if (status == NEAP_OK)
+    *model = m;
+  else
+    neap_model_close(m);
+  return status;
 }
 
-/* Fails unless a ready-made model has this name. The folder of a model may be gone by now, and then a run
- * must not go on with first values. */
-static neap_status check_ready_made(const char *name) {
-  neap_model_options usual;
-  enum task_kind kind;
-  RETURN_IF(zoo_usual(name, &usual, &kind) != NEAP_OK, NEAP_IO_FAILED,
-            "%s: is not a ready-made model, and no model folder or file of this name exists; restore the "
-            "folder or file",
-            name);
+void neap_model_close(neap_model *model) {
+  if (model == NULL) return;
+  if (model->model != NULL) model->ops->close(model->model);
+  region_free(&model->region);
+  free(model);
+}
+
+neap_status model_take(const neap_model *opened, const char *name, neap_model **own,
+                       const neap_model **model) {
+  *own = NULL;
+  if (opened == NULL) TRY(neap_model_open(name, own));
+  *model = opened != NULL ? opened : *own;
   return NEAP_OK;
 }
 
-neap_status neap_model_load(const char *name, const neap_model_options *options, neap_session *session) {
+/* ---- The questions ---- */
+
+bool neap_model_is_file(const neap_model *model) { return model != NULL && model->format != NULL; }
+
+bool neap_model_is_language(const neap_model *model) { return model != NULL && model->ops == &language; }
+
+const struct language_model *model_language(const neap_model *model) {
+  return neap_model_is_language(model) ? model->model : NULL;
+}
+
+const char *model_name(const neap_model *model) { return model->name; }
+
+const char *model_kept_name(const neap_model *model) {
+  return model->format != NULL ? model->format->kept : model->name;
+}
+
+const char *model_digest(const neap_model *model) {
+  return model->ops->digest != NULL ? model->ops->digest(model->model) : "";
+}
+
+neap_status neap_model_describe(const neap_model *model, neap_model_description *about) {
+  NEED(model);
+  NEED(about);
+  *about = (neap_model_description){0};
+  return model->ops->describe(model->model, about);
+}
+
+int64_t model_places(const neap_model_description *about, int64_t length) {
+  return about->places_grow && about->places < length ? length : about->places;
+}
+
+neap_status neap_model_build(const neap_model *model, const neap_model_options *options, neap_graph **graph) {
   const neap_model_options none = {0};
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
-  NEED(name);
-  NEED(session);
-  if (format == NULL) return check_ready_made(name);
-  return format->reader->load(path, format->masked, options != NULL ? options : &none, session);
+  NEED(model);
+  NEED(graph);
+  return model->ops->build(model->model, options != NULL ? options : &none, graph);
 }
 
-neap_status model_places(const char *name, int64_t length, int64_t *places) {
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
-  return format != NULL ? format->reader->places(path, length, places) : zoo_places(name, length, places);
-}
-
-neap_status model_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+neap_status model_build_decoder(const neap_model *model, const neap_model_options *options, int64_t beams,
                                 neap_graph **graph) {
-  RETURN_IF(neap_model_is_file(name), NEAP_INVALID_ARGUMENT, "%s: a model from a file cannot translate",
-            name);
-  return zoo_build_decoder(name, options, beams, graph);
+  RETURN_IF(model->ops->build_decoder == NULL, NEAP_INVALID_ARGUMENT,
+            "%s: a model from a file cannot translate", model->name);
+  return model->ops->build_decoder(model->model, options, beams, graph);
 }
 
-bool neap_model_is_file(const char *name) {
-  const char *path;
-  return find_format(name, &path) != NULL;
+neap_status neap_model_load(const neap_model *model, const neap_model_options *options,
+                            neap_session *session) {
+  const neap_model_options none = {0};
+  NEED(model);
+  NEED(session);
+  if (model->ops->load == NULL) return NEAP_OK;
+  return model->ops->load(model->model, options != NULL ? options : &none, session);
 }
 
-const char *model_kept_name(const char *name) {
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
-  return format != NULL ? format->kept : name;
-}
-
-neap_status model_digest(const char *name, char digest[65]) {
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
-  digest[0] = '\0';
-  return format != NULL ? format->reader->digest(path, digest) : NEAP_OK;
-}
-
-bool model_packs(const char *name) {
-  return neap_model_is_file(name) ? model_language_path(name) != NULL : zoo_is_stack(name);
-}
-
-neap_status model_tokenizer(const char *name, struct tokenizer **tokenizer) {
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
+neap_status model_tokenizer(const neap_model *model, struct tokenizer **tokenizer) {
   *tokenizer = NULL;
-  return format != NULL && format->reader->tokenizer != NULL ? format->reader->tokenizer(path, tokenizer)
-                                                             : NEAP_OK;
+  return model->ops->tokenizer != NULL ? model->ops->tokenizer(model->model, tokenizer) : NEAP_OK;
 }
 
-neap_status model_chat_template(const char *name, struct chat_template **chat) {
-  const char *path;
-  const struct file_format *format = find_format(name, &path);
+neap_status model_chat_template(const neap_model *model, struct chat_template **chat) {
   *chat = NULL;
-  return format != NULL && format->reader->chat_template != NULL ? format->reader->chat_template(path, chat)
-                                                                 : NEAP_OK;
+  return model->ops->chat_template != NULL ? model->ops->chat_template(model->model, chat) : NEAP_OK;
 }
 
-neap_status model_labels(const char *name, struct region *region, struct task_labels *labels) {
-  const char *path = model_language_path(name);
+neap_status model_labels(const neap_model *model, struct region *region, struct task_labels *labels) {
   *labels = (struct task_labels){0};
-  return path != NULL ? language_model_labels(path, region, labels) : NEAP_OK;
+  return model->ops->labels != NULL ? model->ops->labels(model->model, region, labels) : NEAP_OK;
 }
 
-neap_status model_pixels(const char *name, struct task_pixels *pixels) {
-  const char *path = model_language_path(name);
+neap_status model_pixels(const neap_model *model, struct task_pixels *pixels) {
   *pixels = (struct task_pixels){0};
-  return path != NULL ? language_model_pixels(path, pixels) : NEAP_OK;
+  return model->ops->pixels != NULL ? model->ops->pixels(model->model, pixels) : NEAP_OK;
 }
 
-neap_status model_new_layers(const char *name, const neap_model_options *options, struct region *region,
-                             const char **layers) {
-  const char *path = model_language_path(name);
+neap_status model_new_layers(const neap_model *model, const neap_model_options *options,
+                             struct region *region, const char **layers) {
   *layers = NULL;
-  return path != NULL ? language_model_new_layers(path, options, region, layers) : NEAP_OK;
+  return model->ops->new_layers != NULL ? model->ops->new_layers(model->model, options, region, layers)
+                                        : NEAP_OK;
+}
+
+neap_status model_understood(const neap_model *model, struct region *region, struct understood *understood) {
+  return model->ops->understood != NULL ? model->ops->understood(model->model, region, understood) : NEAP_OK;
 }

@@ -94,7 +94,7 @@ static neap_status cast_constant(struct import *m, const struct onnx_node *n, co
                                  .attribute_count = 1,
                                  .attributes = &type};
   struct constant *out = NULL;
-  struct folding f = {.pool = &m->pool, .file = &m->file, .node = &cast, .in = &c, .out = &out};
+  struct folding f = {.pool = &m->pool, .file = m->file, .node = &cast, .in = &c, .out = &out};
   TRY(fold_find("Cast")(&f));
   return set_constant(m, n, 0, out);
 }
@@ -305,7 +305,7 @@ static neap_status masked_constant(struct import *m, const struct onnx_node *n, 
   RETURN_IF_NULL(name);
   TRY(constant_create(&m->pool, c->type, 0, NULL, &zero));
   const struct constant *in[] = {mask, kept ? c : zero, kept ? zero : c};
-  struct folding f = {.pool = &m->pool, .file = &m->file, .node = &where, .in = in, .out = &out};
+  struct folding f = {.pool = &m->pool, .file = m->file, .node = &where, .in = in, .out = &out};
   TRY(fold_find("Where")(&f));
   return constant_tensor(m, name, out, y);
 }
@@ -341,7 +341,7 @@ static neap_status softmax_of(struct import *m, const struct onnx_node *n, neap_
   neap_tensor x;
   TRY(tensor_of(m, n, 0, &x));
   const struct value *v = input_of(m, n, 0);
-  const bool old = m->file.opset < 13;
+  const bool old = m->file->opset < 13;
   const int32_t axis = axis_of(node_integer(n, "axis", old ? 1 : -1), v->rank);
   if (axis < 0 || (old && axis != v->rank - 1))
     return refuse(m, "its axis is not an axis of its input%s", old ? ", or not the last one" : "");

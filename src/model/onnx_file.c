@@ -7,7 +7,8 @@
 
 #include "base/file.h"
 #include "base/half.h"
-#include "model/onnx_nesting.h"
+#include "base/sha256.h"
+#include "model/onnx_wire.h"
 #include "text/utf8.h"
 #include <onnx.pb-c.h>
 
@@ -205,6 +206,18 @@ static neap_status need_no_link(const struct onnx_file *file, const struct onnx_
   return status;
 }
 
+/* Reads elements that are still in the file. */
+static neap_status fetch_own(const struct onnx_file *file, const struct onnx_tensor *t,
+                             const unsigned char **data, unsigned char **own) {
+  const size_t bytes = (size_t)t->elements * find_type(t->stored)->bytes;
+  *own = malloc(bytes);
+  RETURN_IF(*own == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
+  const neap_status status = file_need_at(file->path, file->descriptor, t->offset, *own, bytes);
+  *data = *own;
+  if (status != NEAP_OK) free(*own);
+  return status;
+}
+
 /* Gives elements in the file's form; `own`: to be freed. */
 static neap_status fetch(const struct onnx_file *file, const struct onnx_tensor *t,
                          const unsigned char **data, unsigned char **own) {
@@ -212,6 +225,7 @@ static neap_status fetch(const struct onnx_file *file, const struct onnx_tensor 
   *own = NULL;
   *data = t->data;
   if (t->data != NULL) return NEAP_OK;
+  if (t->location == NULL) return fetch_own(file, t, data, own);
   const char *slash = strrchr(file->path, '/');
   const int folder = slash != NULL ? (int)(slash - file->path) + 1 : 0;
   const char *path = region_format(&region, "%.*s%s", folder, file->path, t->location);
@@ -268,6 +282,44 @@ neap_status onnx_read_integers(const struct onnx_file *file, const struct onnx_t
   TRY(fetch(file, t, &data, &own));
   for (int64_t i = 0; i < t->elements; i++) integers[i] = as_integer(t->stored, data + (size_t)i * width);
   free(own);
+  return NEAP_OK;
+}
+
+/* Larger numbers belong to masks, which training does not change. */
+static const float MASK_NUMBER = 1e30f;
+enum { MASK_ELEMENTS = 1 << 22 };
+
+static neap_status find_mask(const struct onnx_file *file, struct onnx_tensor *t) {
+  if (!onnx_type_is_real(t->type) || t->rank == 0 || t->data == NULL || t->elements > MASK_ELEMENTS)
+    return NEAP_OK;
+  float *reals = malloc((size_t)t->elements * sizeof *reals + 1);
+  RETURN_IF(reals == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
+  const neap_status status = onnx_read_reals(file, t, reals);
+  for (int64_t i = 0; status == NEAP_OK && i < t->elements; i++)
+    t->mask = t->mask || reals[i] > MASK_NUMBER || reals[i] < -MASK_NUMBER;
+  free(reals);
+  return status;
+}
+
+/* Frees the raw data of large initializers, which are read from the file when they are needed. `text`: the
+ * whole file. */
+static neap_status leave_in_file(struct onnx_file *file, Onnx__GraphProto *graph, const unsigned char *text,
+                                 size_t bytes) {
+  enum { LARGE = 1 << 16 };
+  uint64_t *places = region_alloc(&file->region, graph->n_initializer, sizeof *places);
+  RETURN_IF(places == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
+  onnx_find_data(text, bytes, places, graph->n_initializer);
+  for (int32_t i = 0; i < file->tensor_count; i++) {
+    struct onnx_tensor *t = (struct onnx_tensor *)&file->tensors[i];
+    ProtobufCBinaryData *raw = &graph->initializer[i]->raw_data;
+    if (t->data == NULL || t->data != raw->data || raw->len < LARGE || places[i] == 0) continue;
+    if (raw->len > bytes - places[i] || memcmp(text + places[i], raw->data, raw->len) != 0) continue;
+    free(raw->data);
+    raw->data = NULL;
+    raw->len = 0;
+    t->data = NULL;
+    t->offset = places[i];
+  }
   return NEAP_OK;
 }
 
@@ -400,6 +452,7 @@ static neap_status read_graph(struct onnx_file *file, const Onnx__GraphProto *gr
   file->nodes = nodes;
   for (size_t i = 0; i < graph->n_initializer; i++) {
     TRY(read_tensor(file, graph->initializer[i], &tensors[i]));
+    TRY(find_mask(file, &tensors[i]));
     file->tensor_count++;
   }
   for (size_t i = 0; i < graph->n_node; i++) {
@@ -409,40 +462,51 @@ static neap_status read_graph(struct onnx_file *file, const Onnx__GraphProto *gr
   return read_values(file, graph);
 }
 
-static neap_status read_all(const char *path, int descriptor, uint64_t bytes, struct onnx_file *file) {
-  neap_status status;
-  RETURN_IF(bytes == 0, NEAP_BAD_FORMAT, "%s: is empty", path);
+/* Reads the file from its bytes. */
+static neap_status parse(struct onnx_file *file, const unsigned char *text, size_t bytes) {
+  struct sha256 hash;
+  TRY(onnx_check_nesting(file->path, text, bytes));
+  sha256_start(&hash);
+  sha256_feed(&hash, text, bytes);
+  sha256_finish(&hash, file->digest);
+  Onnx__ModelProto *proto = onnx__model_proto__unpack(NULL, bytes, text);
+  RETURN_IF(proto == NULL, NEAP_BAD_FORMAT, "%s: is not an ONNX file, or is cut or damaged; export it again",
+            file->path);
+  file->proto = proto;
+  TRY(read_graph(file, proto->graph));
+  TRY(read_opset(file, proto));
+  return leave_in_file(file, proto->graph, text, bytes);
+}
+
+static neap_status read_all(struct onnx_file *file) {
+  const uint64_t bytes = file->stamp.bytes;
+  RETURN_IF(bytes == 0, NEAP_BAD_FORMAT, "%s: is empty", file->path);
   RETURN_IF(bytes > INT32_MAX, NEAP_UNSUPPORTED,
-            "%s: has %llu bytes; an ONNX file has at most 2^31 - 1, larger weights need external data", path,
-            (unsigned long long)bytes);
+            "%s: has %llu bytes; an ONNX file has at most 2^31 - 1, larger weights need external data",
+            file->path, (unsigned long long)bytes);
   unsigned char *text = malloc((size_t)bytes);
-  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
-  TRY_DONE(file_need_at(path, descriptor, 0, text, (size_t)bytes));
-  TRY_DONE(onnx_check_nesting(path, text, (size_t)bytes));
-  file->proto = onnx__model_proto__unpack(NULL, (size_t)bytes, text);
-  if (file->proto == NULL)
-    status =
-        neap_fail(NEAP_BAD_FORMAT, "%s: is not an ONNX file, or is cut or damaged; export it again", path);
-done:
+  RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", file->path);
+  neap_status status = file_need_at(file->path, file->descriptor, 0, text, (size_t)bytes);
+  if (status == NEAP_OK) status = parse(file, text, (size_t)bytes);
   free(text);
   return status;
 }
 
 neap_status onnx_open(const char *path, struct onnx_file *file) {
-  int descriptor;
   uint64_t bytes;
-  *file = (struct onnx_file){.path = path};
-  TRY(file_open(path, &descriptor, &bytes));
-  const neap_status status = read_all(path, descriptor, bytes, file);
-  close(descriptor);
-  if (status != NEAP_OK) return status;
-  const Onnx__ModelProto *proto = file->proto;
-  TRY(read_graph(file, proto->graph));
-  return read_opset(file, proto);
+  *file = (struct onnx_file){.path = path, .descriptor = -1};
+  TRY(file_open(path, &file->descriptor, &bytes));
+  TRY(file_stamp_take(path, file->descriptor, &file->stamp));
+  return read_all(file);
 }
 
 void onnx_close(struct onnx_file *file) {
   if (file->proto != NULL) onnx__model_proto__free_unpacked(file->proto, NULL);
+  if (file->descriptor >= 0) close(file->descriptor);
   region_free(&file->region);
-  *file = (struct onnx_file){0};
+  *file = (struct onnx_file){.descriptor = -1};
+}
+
+neap_status onnx_check(const struct onnx_file *file) {
+  return file_stamp_check(file->path, file->descriptor, &file->stamp);
 }

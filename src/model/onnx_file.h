@@ -1,8 +1,10 @@
 /* ONNX files: the graph as plain structs, checked, so that all sizes are correct. The file owns all contents.
- * Weights are read on demand: those in other files ("external data") need not exist before. */
+ * Weights are read on demand, from the open file; those in other files ("external data") need not exist
+ * before. */
 #ifndef NEAP_MODEL_ONNX_FILE_H
 #define NEAP_MODEL_ONNX_FILE_H
 
+#include "base/file.h"
 #include "base/region.h"
 #include "base/status.h"
 
@@ -30,9 +32,10 @@ struct onnx_tensor {
   int32_t type, rank;
   int64_t dims[NEAP_MAX_RANK], elements; /* dimensions may be 0 */
   int32_t stored;                        /* type of the elements at `data` */
-  const void *data;                      /* NULL: they are in another file */
-  const char *location;                  /* of that: a path below the folder of this one */
+  const void *data;                      /* NULL: they are still in this file, or in another one */
+  const char *location;                  /* of the other: a path below the folder of this one */
   uint64_t offset;
+  bool mask; /* real numbers of this file, of which some are beyond 1e30: those of a mask */
 };
 
 enum onnx_kind { /* by the numbers of the format (AttributeProto.AttributeType) */
@@ -78,6 +81,9 @@ struct onnx_value {
 struct onnx_file {
   struct region region;
   const char *path;
+  int descriptor;          /* of the open file; -1: none */
+  struct file_stamp stamp; /* when it was opened */
+  char digest[65];         /* SHA-256 */
   int64_t opset;
   int32_t node_count, tensor_count, input_count, output_count;
   const struct onnx_node *nodes;
@@ -91,6 +97,9 @@ struct onnx_file {
  * cut or damaged; NEAP_UNSUPPORTED: it has an unsupported part. The message names the file and the part. */
 neap_status onnx_open(const char *path, struct onnx_file *file);
 void onnx_close(struct onnx_file *file);
+
+/* Fails with NEAP_BAD_FORMAT if the file was written to since it was opened. */
+neap_status onnx_check(const struct onnx_file *file);
 
 /* Read elements of a tensor as floats, or as integers of 64 bits. NEAP_BAD_FORMAT: the other file ends before
  * them. */

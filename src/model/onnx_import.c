@@ -32,7 +32,7 @@ struct value *value_find(const struct import *m, const char *name) {
 neap_status value_add(struct import *m, const char *name, struct value **out) {
   TRY(index_reserve(&m->names, &names, m));
   int32_t *slot = index_slot(&m->names, &names, m, hash_name(name), name);
-  RETURN_IF(*slot >= 0, NEAP_BAD_FORMAT, "%s: two values are named '%.100s'", m->file.path, name);
+  RETURN_IF(*slot >= 0, NEAP_BAD_FORMAT, "%s: two values are named '%.100s'", m->file->path, name);
   struct value *value = region_alloc(&m->region, 1, sizeof *value);
   RETURN_IF_NULL(value);
   *value = (struct value){.name = name, .tensor = NO_TENSOR};
@@ -48,7 +48,7 @@ struct value *input_of(const struct import *m, const struct onnx_node *n, int32_
 
 neap_status need_inputs(struct import *m, const struct onnx_node *n, int32_t count) {
   for (int32_t i = 0; i < count; i++)
-    if (input_of(m, n, i) == NULL) return node_fail(&m->file, n, NEAP_BAD_FORMAT, "input %d is missing", i);
+    if (input_of(m, n, i) == NULL) return node_fail(m->file, n, NEAP_BAD_FORMAT, "input %d is missing", i);
   return NEAP_OK;
 }
 
@@ -145,7 +145,7 @@ neap_status constant_of(struct import *m, const struct onnx_node *n, int32_t i, 
   for (int32_t d = 0; d < v->rank; d++) elements *= v->dims[d];
   if (v->weight == NULL || elements > SMALL_WEIGHT)
     return refuse(m, "input %d, '%.100s', must be known before training, but it is computed", i, v->name);
-  TRY(constant_of_tensor(&m->pool, &m->file, v->weight, &made));
+  TRY(constant_of_tensor(&m->pool, m->file, v->weight, &made));
   *c = made;
   return NEAP_OK;
 }
@@ -167,7 +167,7 @@ neap_status integers_of(struct import *m, const struct onnx_node *n, const char 
 /* ---- Results ---- */
 
 static neap_status add_output(struct import *m, const struct onnx_node *n, int32_t i, struct value **out) {
-  RETURN_IF(i >= n->output_count, NEAP_BAD_FORMAT, "%s: node '%.100s' has no output %d", m->file.path,
+  RETURN_IF(i >= n->output_count, NEAP_BAD_FORMAT, "%s: node '%.100s' has no output %d", m->file->path,
             n->name, i);
   if (n->outputs[i][0] != '\0') return value_add(m, n->outputs[i], out);
   *out = region_alloc(&m->region, 1, sizeof **out); /* nobody reads it */
@@ -255,8 +255,8 @@ neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const str
                           const struct constant *wanted, int64_t *shape) {
   const struct value *made = m->as_made != NULL ? value_find(m->as_made, x->name) : NULL;
   const int32_t axis = batch_axis(m, x), rank = (int32_t)wanted->elements;
-  if (axis < 0) return reshape_dims(&m->file, n, x->rank, x->dims, wanted, shape);
-  TRY(reshape_dims(&m->file, n, made->rank, made->dims, wanted, shape));
+  if (axis < 0) return reshape_dims(m->file, n, x->rank, x->dims, wanted, shape);
+  TRY(reshape_dims(m->file, n, made->rank, made->dims, wanted, shape));
   const int64_t before = product(0, axis, made->dims);
   int32_t best = -1, exact = 0;
   bool other = false; /* an axis behind the batch that is as long as a batch of 1: it may be the batch */
@@ -269,7 +269,7 @@ neap_status reshaped_dims(struct import *m, const struct onnx_node *n, const str
   if (best < 0 || exact > 1 || (other && m->file_batch == 1) || shape[best] > INT64_MAX / m->batch)
     return refuse(m,
                   "the file was exported for a batch of %lld, which may be one of several axes of this "
-                  "shape; export it with dynamic_shapes, or use --batch %lld",
+                  "shape; export it with dynamic_shapes, or use `batch` %lld",
                   (long long)m->file_batch, (long long)m->file_batch);
   shape[best] = shape[best] / m->file_batch * m->batch;
   return NEAP_OK;
@@ -289,14 +289,14 @@ static neap_status with_node(struct import *m, neap_status status) {
 static neap_status fold_node(struct import *m, const struct onnx_node *n, fold_function *fold, bool *folded) {
   struct constant **out = region_alloc(&m->region, (size_t)n->output_count + 1, sizeof *out);
   const struct constant **in = region_alloc(&m->region, (size_t)n->input_count + 1, sizeof *in);
-  RETURN_IF(out == NULL || in == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->file.path);
+  RETURN_IF(out == NULL || in == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->file->path);
   *folded = false;
   for (int32_t i = 0; i < n->input_count; i++) {
     const struct value *v = input_of(m, n, i);
     in[i] = v != NULL ? v->constant : NULL;
     if (v != NULL && in[i] == NULL) return NEAP_OK;
   }
-  struct folding f = {.pool = &m->pool, .file = &m->file, .node = n, .in = in, .out = out};
+  struct folding f = {.pool = &m->pool, .file = m->file, .node = n, .in = in, .out = out};
   if (n->output_count < 1) return NEAP_OK;
   const neap_status status = fold(&f);
   TRY(with_node(m, status));
@@ -322,7 +322,7 @@ static neap_status import_node(struct import *m, const struct onnx_node *n) {
   for (int32_t i = 0; i < n->input_count; i++)
     if (n->inputs[i][0] != '\0' && value_find(m, n->inputs[i]) == NULL)
       return node_fail(
-          &m->file, n, NEAP_BAD_FORMAT,
+          m->file, n, NEAP_BAD_FORMAT,
           "it reads '%.100s', which no earlier node makes; nodes must be in order, without cycles",
           n->inputs[i]);
   if (strncmp(n->name, ONNX_DATA_NODE, strlen(ONNX_DATA_NODE)) == 0) {
@@ -332,13 +332,13 @@ static neap_status import_node(struct import *m, const struct onnx_node *n) {
   if (fold != NULL) TRY(fold_node(m, n, fold, &folded));
   if (folded) return NEAP_OK;
   if (row == NULL) return refuse(m, "it is supported only if its inputs are known before training");
-  if (m->file.opset < row->opset)
+  if (m->file->opset < row->opset)
     return refuse(m, "it is supported from opset %lld on; export the model with that or a newer one",
                   (long long)row->opset);
   return with_node(m, row->read(m, n));
 }
 
 neap_status import_nodes(struct import *m) {
-  for (int32_t i = 0; i < m->file.node_count; i++) TRY(import_node(m, &m->file.nodes[i]));
+  for (int32_t i = 0; i < m->file->node_count; i++) TRY(import_node(m, &m->file->nodes[i]));
   return NEAP_OK;
 }

@@ -35,7 +35,7 @@ struct first_values {
 struct import {
   struct region region;
   struct pool pool;
-  struct onnx_file file;
+  const struct onnx_file *file; /* borrowed */
   neap_builder *builder;
   VECTOR(struct value *) values;  /* in `region` */
   struct index names;             /* of the values */
@@ -58,7 +58,7 @@ extern const struct operator_row operator_rows[];
 extern const int32_t operator_count;
 
 /* Fails with a problem of the node that is being read: refuse(m, "...", ...). */
-#define refuse(m, ...) node_fail(&(m)->file, (m)->node, NEAP_UNSUPPORTED, __VA_ARGS__)
+#define refuse(m, ...) node_fail((m)->file, (m)->node, NEAP_UNSUPPORTED, __VA_ARGS__)
 
 /* ---- Values ---- */
 

@@ -288,7 +288,7 @@ neap_status import_batch_norm(struct import *m, const struct onnx_node *n) {
     if (t->rank < 2 || input_of(m, n, i)->rank != 1 || input_of(m, n, i)->dims[0] != t->dims[1])
       return refuse(m, "its input %d does not fit the channels of its first", i);
   for (int32_t i = 1; i < n->output_count; i++)
-    if (n->outputs[i][0] != '\0' && m->file.opset < 14)
+    if (n->outputs[i][0] != '\0' && m->file->opset < 14)
       return refuse(m, "its statistics as outputs are not supported");
   TRY(read_statistic(m, n, 3, &v.running_mean));
   TRY(read_statistic(m, n, 4, &v.running_variance));
@@ -369,7 +369,7 @@ static neap_status import_groups(struct import *m, const struct onnx_node *n, in
 }
 
 neap_status import_group_norm(struct import *m, const struct onnx_node *n) {
-  return import_groups(m, n, node_integer(n, "num_groups", -1), m->file.opset < 21);
+  return import_groups(m, n, node_integer(n, "num_groups", -1), m->file->opset < 21);
 }
 
 neap_status import_instance_norm(struct import *m, const struct onnx_node *n) {

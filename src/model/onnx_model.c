@@ -1,66 +1,43 @@
 #include "model/onnx_model.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
-#include "base/sha256.h"
 #include "run/variables.h"
 
 /* ---- The contents of the file ---- */
 
-/* Larger numbers belong to masks, which training does not change. */
-static const float MASK_NUMBER = 1e30f;
-enum { MASK_ELEMENTS = 1 << 22 };
-
-static neap_status is_mask(struct import *m, const struct onnx_tensor *t, bool *mask) {
-  *mask = false;
-  if (t->data == NULL || t->elements > MASK_ELEMENTS) return NEAP_OK;
-  float *reals = malloc((size_t)t->elements * sizeof *reals + 1);
-  RETURN_IF(reals == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", m->file.path);
-  const neap_status status = onnx_read_reals(&m->file, t, reals);
-  for (int64_t i = 0; status == NEAP_OK && i < t->elements; i++)
-    *mask = *mask || reals[i] > MASK_NUMBER || reals[i] < -MASK_NUMBER;
-  free(reals);
-  return status;
-}
-
 static neap_status add_weight(struct import *m, const struct onnx_tensor *t) {
   struct value *v;
   struct constant *c;
-  bool mask = false;
-  const bool real = onnx_type_is_real(t->type);
   TRY(value_add(m, t->name, &v));
   v->rank = t->rank;
   memcpy(v->dims, t->dims, sizeof v->dims);
-  if (real && t->rank > 0) TRY(is_mask(m, t, &mask));
-  if (real && t->rank > 0 && t->elements > 0 && !mask) {
+  if (onnx_type_is_real(t->type) && t->rank > 0 && t->elements > 0 && !t->mask) {
     v->weight = t;
     return NEAP_OK;
   }
-  TRY(constant_of_tensor(&m->pool, &m->file, t, &c));
+  TRY(constant_of_tensor(&m->pool, m->file, t, &c));
   v->constant = c;
   return NEAP_OK;
 }
 
 static neap_status add_weights(struct import *m) {
-  for (int32_t i = 0; i < m->file.tensor_count; i++) TRY(add_weight(m, &m->file.tensors[i]));
+  for (int32_t i = 0; i < m->file->tensor_count; i++) TRY(add_weight(m, &m->file->tensors[i]));
   return NEAP_OK;
 }
 
-static neap_status import_begin(struct import *m, const char *path) {
+static neap_status import_begin(struct import *m, const struct onnx_file *file) {
   static const struct onnx_node none = {.name = "", .op = "graph", .domain = ""};
-  *m = (struct import){.node = &none};
-  TRY(onnx_open(path, &m->file));
-  m->builder = neap_builder_create(path);
+  *m = (struct import){.node = &none, .file = file};
+  m->builder = neap_builder_create(file->path);
   RETURN_IF_NULL(m->builder);
   return add_weights(m);
 }
 
 void import_end(struct import *m) {
   neap_builder_free(m->builder);
-  onnx_close(&m->file);
   vector_free(&m->first);
   vector_free(&m->values);
   index_free(&m->names);
@@ -83,17 +60,22 @@ static const struct known_input *find_known(const struct onnx_value *input) {
   return NULL;
 }
 
+struct onnx_model {
+  struct onnx_file file;
+  bool masked; /* a model of tokens learns masked tokens */
+};
+
 struct model {
   struct import import;
   const struct onnx_value *input, *output;
-  enum task_kind kind;
+  neap_task kind;
   int64_t dims[NEAP_MAX_RANK]; /* of the input */
   neap_tensor logits;
   int64_t classes;
 };
 
 static neap_status find_input(struct model *model) {
-  const struct onnx_file *file = &model->import.file;
+  const struct onnx_file *file = model->import.file;
   for (int32_t i = 0; i < file->input_count; i++) {
     if (find_known(&file->inputs[i]) != NULL) continue;
     RETURN_IF(model->input != NULL, NEAP_UNSUPPORTED,
@@ -115,30 +97,32 @@ static neap_status find_task(struct model *model, bool masked) {
   static const struct {
     bool integers;
     int32_t rank;
-    enum task_kind kind;
-  } tasks[] = {
-      {false, 4, TASK_IMAGES}, {false, 2, TASK_FEATURES}, {false, 3, TASK_VECTORS}, {true, 2, TASK_TOKENS}};
+    neap_task kind;
+  } tasks[] = {{false, 4, NEAP_TASK_IMAGES},
+               {false, 2, NEAP_TASK_FEATURES},
+               {false, 3, NEAP_TASK_VECTORS},
+               {true, 2, NEAP_TASK_TOKENS}};
   const struct onnx_value *in = model->input;
   const bool integers = in->type == ONNX_I64 || in->type == ONNX_I32;
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
     if (tasks[i].rank != in->rank ||
         (integers ? !tasks[i].integers : in->type != ONNX_F32 || tasks[i].integers))
       continue;
-    model->kind = masked && integers ? TASK_MASKED : tasks[i].kind;
+    model->kind = masked && integers ? NEAP_TASK_MASKED : tasks[i].kind;
     RETURN_IF(masked && !integers, NEAP_INVALID_ARGUMENT, "%s: onnx-masked: only applies to models of tokens",
-              model->import.file.path);
+              model->import.file->path);
     return NEAP_OK;
   }
   return neap_fail(NEAP_UNSUPPORTED,
                    "%s: its input '%s' has rank %d and type %s; images are float [N, C, H, W], features [N, "
                    "F], vectors [N, T, K], and tokens int64 [N, T]",
-                   model->import.file.path, in->name, in->rank, onnx_type_name(in->type));
+                   model->import.file->path, in->name, in->rank, onnx_type_name(in->type));
 }
 
 enum { USUAL_BATCH = 8, USUAL_LENGTH = 128, USUAL_PIXELS = 224, USUAL_CHANNELS = 3 };
 
-static bool is_sequence(enum task_kind kind) {
-  return kind == TASK_TOKENS || kind == TASK_MASKED || kind == TASK_VECTORS;
+static bool is_sequence(neap_task kind) {
+  return kind == NEAP_TASK_TOKENS || kind == NEAP_TASK_MASKED || kind == NEAP_TASK_VECTORS;
 }
 
 /* Sets the dimensions of the input: those asked for, the file's, or usual ones. */
@@ -158,8 +142,8 @@ static neap_status settle_dims(struct model *model, const neap_model_options *o,
     model->dims[d] = asked > 0 ? asked : in->dims[d] > 0 ? in->dims[d] : usual;
     RETURN_IF(in->dims[d] > 0 && in->dims[d] != model->dims[d] && (time || d == 1 || in->rank == 3),
               NEAP_INVALID_ARGUMENT, "%s: its input '%s' has %lld along axis %d, but %lld are requested%s",
-              m->file.path, in->name, (long long)in->dims[d], d, (long long)model->dims[d],
-              time ? "; use that --length, or export it with dynamic_shapes" : "");
+              m->file->path, in->name, (long long)in->dims[d], d, (long long)model->dims[d],
+              time ? "; use that `length`, or export it with dynamic_shapes" : "");
   }
   return NEAP_OK;
 }
@@ -169,10 +153,10 @@ static neap_status add_known(struct model *model, const struct onnx_value *input
   struct import *m = &model->import;
   struct value *v;
   struct constant *c;
-  RETURN_IF(model->kind != TASK_TOKENS && model->kind != TASK_MASKED, NEAP_UNSUPPORTED,
-            "%s: has the input '%s' besides '%s'; a model for training needs exactly one", m->file.path,
+  RETURN_IF(model->kind != NEAP_TASK_TOKENS && model->kind != NEAP_TASK_MASKED, NEAP_UNSUPPORTED,
+            "%s: has the input '%s' besides '%s'; a model for training needs exactly one", m->file->path,
             input->name, model->input->name);
-  RETURN_IF(input->rank != 2, NEAP_UNSUPPORTED, "%s: its input '%s' must be [N, T]", m->file.path,
+  RETURN_IF(input->rank != 2, NEAP_UNSUPPORTED, "%s: its input '%s' must be [N, T]", m->file->path,
             input->name);
   TRY(value_add(m, input->name, &v));
   TRY(constant_create(&m->pool, input->type, 2, model->dims, &c));
@@ -187,15 +171,15 @@ static neap_status add_known(struct model *model, const struct onnx_value *input
 static neap_status add_inputs(struct model *model) {
   struct import *m = &model->import;
   struct value *v;
-  const bool integers = model->kind == TASK_TOKENS || model->kind == TASK_MASKED;
-  for (int32_t i = 0; i < m->file.input_count; i++) {
-    const struct known_input *known = find_known(&m->file.inputs[i]);
-    if (known != NULL) TRY(add_known(model, &m->file.inputs[i], known));
+  const bool integers = model->kind == NEAP_TASK_TOKENS || model->kind == NEAP_TASK_MASKED;
+  for (int32_t i = 0; i < m->file->input_count; i++) {
+    const struct known_input *known = find_known(&m->file->inputs[i]);
+    if (known != NULL) TRY(add_known(model, &m->file->inputs[i], known));
   }
   TRY(value_add(m, model->input->name, &v));
   v->tensor = neap_input(m->builder, task_rows[model->kind].input, integers ? NEAP_I32 : NEAP_F32,
                          model->input->rank, model->dims);
-  RETURN_IF(v->tensor < 0, NEAP_INVALID_ARGUMENT, "%s: its input '%s': %s", m->file.path, v->name,
+  RETURN_IF(v->tensor < 0, NEAP_INVALID_ARGUMENT, "%s: its input '%s': %s", m->file->path, v->name,
             neap_error_message());
   v->in_graph = true;
   v->integers = integers;
@@ -210,14 +194,14 @@ static neap_status find_output(struct model *model) {
   struct import *m = &model->import;
   const struct value *v = value_find(m, model->output->name);
   const bool sequence =
-      model->kind == TASK_TOKENS || model->kind == TASK_MASKED || model->kind == TASK_VECTORS;
+      model->kind == NEAP_TASK_TOKENS || model->kind == NEAP_TASK_MASKED || model->kind == NEAP_TASK_VECTORS;
   RETURN_IF(v == NULL || !v->in_graph || v->integers, NEAP_UNSUPPORTED,
-            "%s: its output '%s' is not computed from its input", m->file.path, model->output->name);
-  if (model->kind == TASK_IMAGES && v->rank == 4) model->kind = TASK_PIXELS;
-  const int32_t rank = sequence ? 3 : model->kind == TASK_PIXELS ? 4 : 2;
+            "%s: its output '%s' is not computed from its input", m->file->path, model->output->name);
+  if (model->kind == NEAP_TASK_IMAGES && v->rank == 4) model->kind = NEAP_TASK_PIXELS;
+  const int32_t rank = sequence ? 3 : model->kind == NEAP_TASK_PIXELS ? 4 : 2;
   bool fits = v->rank == rank && v->dims[0] == m->batch && (!sequence || v->dims[1] == model->dims[1]);
   RETURN_IF(!fits, NEAP_UNSUPPORTED, "%s: its output '%s' is %s; it must be %s for this input %s",
-            m->file.path, v->name, dims_text(v->rank, v->dims).text,
+            m->file->path, v->name, dims_text(v->rank, v->dims).text,
             sequence ? "[N, T, classes]" : "[N, classes]", dims_text(model->input->rank, model->dims).text);
   model->logits = v->tensor;
   model->classes = v->dims[sequence ? 2 : 1];
@@ -258,19 +242,19 @@ static neap_status check_options(const char *path, const neap_model_options *o) 
       "patterns of attention",
       path);
   RETURN_IF(o->dropout != 0, NEAP_INVALID_ARGUMENT,
-            "%s: an ONNX file has the dropout that it was exported with: leave --dropout out", path);
+            "%s: an ONNX file has the dropout that it was exported with: leave `dropout` out", path);
   return NEAP_OK;
 }
 
 /* Reads the file for one shape, up to its output. `batch` above 0 replaces that of the options. Close with
  * import_end, whatever the status. */
-static neap_status read_model(struct model *model, const char *path, bool masked, const neap_model_options *o,
+static neap_status read_model(struct model *model, const struct onnx_model *from, const neap_model_options *o,
                               int64_t batch, const struct import *as_made) {
   *model = (struct model){.logits = NO_TENSOR};
-  TRY(import_begin(&model->import, path));
+  TRY(import_begin(&model->import, &from->file));
   model->import.as_made = as_made;
   TRY(find_input(model));
-  TRY(find_task(model, masked));
+  TRY(find_task(model, from->masked));
   TRY(settle_dims(model, o, batch));
   TRY(add_inputs(model));
   TRY(import_nodes(&model->import));
@@ -279,27 +263,27 @@ static neap_status read_model(struct model *model, const char *path, bool masked
 
 /* Reads the file; if its batch is fixed at another number, first at that one: the differences show the
  * batch. */
-static neap_status read_twice(struct model *model, const char *path, bool masked, const neap_model_options *o,
+static neap_status read_twice(struct model *model, const struct onnx_model *from, const neap_model_options *o,
                               struct model *made) {
   *model = *made = (struct model){0};
-  TRY(import_begin(&made->import, path));
+  TRY(import_begin(&made->import, &from->file));
   TRY(find_input(made));
-  TRY(find_task(made, masked));
+  TRY(find_task(made, from->masked));
   TRY(settle_dims(made, o, 0));
   const int64_t batch = made->import.batch, own = made->import.file_batch;
-  if (own == 0 || own == batch) return read_model(model, path, masked, o, 0, NULL);
+  if (own == 0 || own == batch) return read_model(model, from, o, 0, NULL);
   import_end(&made->import);
-  TRY(read_model(made, path, masked, o, own, NULL));
-  return read_model(model, path, masked, o, batch, &made->import);
+  TRY(read_model(made, from, o, own, NULL));
+  return read_model(model, from, o, batch, &made->import);
 }
 
 /* The same; if the length is open and none is asked for, takes the largest usual one that the model has
  * positions for. */
-static neap_status read_fitting(struct model *model, const char *path, bool masked,
+static neap_status read_fitting(struct model *model, const struct onnx_model *from,
                                 const neap_model_options *o, struct model *made) {
   enum { LEAST_LENGTH = 8 };
   neap_model_options shorter = *o;
-  neap_status status = read_twice(model, path, masked, o, made);
+  neap_status status = read_twice(model, from, o, made);
   for (shorter.length = USUAL_LENGTH / 2; status == NEAP_UNSUPPORTED && shorter.length >= LEAST_LENGTH;
        shorter.length /= 2) {
     const struct model *read = model->input != NULL ? model : made;
@@ -308,7 +292,7 @@ static neap_status read_fitting(struct model *model, const char *path, bool mask
     if (!open) break;
     import_end(&model->import);
     import_end(&made->import);
-    status = read_twice(model, path, masked, &shorter, made);
+    status = read_twice(model, from, &shorter, made);
   }
   return status;
 }
@@ -318,42 +302,47 @@ static neap_status finish(struct model *model, const neap_model_options *o, neap
   RETURN_IF(o->classes > model->classes && !o->regression, NEAP_INVALID_ARGUMENT,
             "%s: predicts %lld classes, but the data have %lld; give the model a last layer of that size and "
             "export it again",
-            m->file.path, (long long)model->classes, (long long)o->classes);
+            m->file->path, (long long)model->classes, (long long)o->classes);
   RETURN_IF(o->regression && o->classes > 0 && o->classes != model->classes, NEAP_INVALID_ARGUMENT,
-            "%s: predicts %lld values, but the data have %lld", m->file.path, (long long)model->classes,
+            "%s: predicts %lld values, but the data have %lld", m->file->path, (long long)model->classes,
             (long long)o->classes);
-  RETURN_IF(o->regression && model->kind != TASK_IMAGES && model->kind != TASK_FEATURES,
-            NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, not values", m->file.path);
+  RETURN_IF(o->regression && model->kind != NEAP_TASK_IMAGES && model->kind != NEAP_TASK_FEATURES,
+            NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, not values", m->file->path);
   const neap_tensor loss = add_loss(model, o);
   const neap_status status = neap_builder_finish(m->builder, loss, graph);
   return status == NEAP_OK
              ? status
-             : neap_fail(status, "%s: %s", m->file.path, region_string(&m->region, neap_error_message()));
+             : neap_fail(status, "%s: %s", m->file->path, region_string(&m->region, neap_error_message()));
 }
 
-neap_status onnx_build(const char *path, bool masked, const neap_model_options *o, neap_graph **graph) {
-  struct model model, made;
-  TRY(check_options(path, o));
-  neap_status status = read_fitting(&model, path, masked, o, &made);
-  if (status == NEAP_OK) status = finish(&model, o, graph);
-  import_end(&model.import);
+neap_status onnx_model_build(const void *model, const neap_model_options *o, neap_graph **graph) {
+  const struct onnx_model *from = model;
+  struct model read, made;
+  TRY(check_options(from->file.path, o));
+  neap_status status = read_fitting(&read, from, o, &made);
+  if (status == NEAP_OK) status = finish(&read, o, graph);
+  import_end(&read.import);
   import_end(&made.import);
   return status;
 }
 
-neap_status onnx_usual(const char *path, bool masked, neap_model_options *usual, enum task_kind *kind) {
-  struct model model, made;
+static void describe(const struct model *model, neap_model_description *about) {
+  const bool sequence = is_sequence(model->kind);
+  neap_model_options *usual = &about->usual;
+  *usual = (neap_model_options){.batch = model->import.batch, .classes = model->classes};
+  about->task = model->kind;
+  about->places_grow = true;
+  if (sequence) usual->length = model->dims[1];
+  for (int32_t d = sequence ? 2 : 1; d < model->input->rank; d++)
+    usual->image[d - (sequence ? 2 : 1)] = model->dims[d];
+}
+
+neap_status onnx_model_describe(const void *model, neap_model_description *about) {
+  struct model read, made;
   const neap_model_options none = {0};
-  const neap_status status = read_fitting(&model, path, masked, &none, &made);
-  if (status == NEAP_OK) {
-    const bool sequence = is_sequence(model.kind);
-    *usual = (neap_model_options){.batch = model.import.batch, .classes = model.classes};
-    *kind = model.kind;
-    if (sequence) usual->length = model.dims[1];
-    for (int32_t d = sequence ? 2 : 1; d < model.input->rank; d++)
-      usual->image[d - (sequence ? 2 : 1)] = model.dims[d];
-  }
-  import_end(&model.import);
+  const neap_status status = read_fitting(&read, model, &none, &made);
+  if (status == NEAP_OK) describe(&read, about);
+  import_end(&read.import);
   import_end(&made.import);
   return status;
 }
@@ -370,7 +359,7 @@ static int32_t find_first(const void *context, const char *name) {
 static neap_status read_first(const void *context, int32_t index, float *data) {
   const struct import *m = context;
   const struct first_values *first = &m->first.data[index];
-  if (first->weight != NULL) return onnx_read_reals(&m->file, first->weight, data);
+  if (first->weight != NULL) return onnx_read_reals(m->file, first->weight, data);
   for (int64_t i = 0; i < first->constant->elements; i++) data[i] = (float)first->constant->reals[i];
   return NEAP_OK;
 }
@@ -378,64 +367,63 @@ static neap_status read_first(const void *context, int32_t index, float *data) {
 neap_status import_load(struct import *m, neap_session *session) {
   TRY(session_load_values(session,
                           &(struct value_source){.find = find_first, .read = read_first, .context = m}));
-  return session_need_finite(session, m->file.path);
+  return session_need_finite(session, m->file->path);
 }
 
-neap_status onnx_load(const char *path, bool masked, const neap_model_options *o, neap_session *session) {
-  struct model model, made;
+neap_status onnx_model_load(const void *model, const neap_model_options *o, neap_session *session) {
+  const struct onnx_model *from = model;
+  struct model read, made;
   neap_graph *graph = NULL;
-  TRY(check_options(path, o));
-  neap_status status = read_fitting(&model, path, masked, o, &made);
-  if (status == NEAP_OK) status = finish(&model, o, &graph);
-  if (status == NEAP_OK) status = import_load(&model.import, session);
+  TRY(check_options(from->file.path, o));
+  neap_status status = read_fitting(&read, from, o, &made);
+  if (status == NEAP_OK) status = finish(&read, o, &graph);
+  if (status == NEAP_OK) status = onnx_check(&from->file);
+  if (status == NEAP_OK) status = import_load(&read.import, session);
+  if (status == NEAP_OK) status = onnx_check(&from->file);
   neap_graph_free(graph);
-  import_end(&model.import);
+  import_end(&read.import);
   import_end(&made.import);
   return status;
 }
 
 /* ---- The file itself ---- */
 
-neap_status onnx_places(const char *path, int64_t length, int64_t *places) {
-  (void)path;
-  *places = length;
-  return NEAP_OK;
-}
-
-neap_status onnx_digest(const char *path, char digest[65]) {
-  unsigned char block[1 << 14];
-  struct sha256 hash;
-  int descriptor;
-  uint64_t bytes;
-  neap_status status = NEAP_OK;
-  TRY(file_open(path, &descriptor, &bytes));
-  sha256_start(&hash);
-  for (uint64_t at = 0; status == NEAP_OK && at < bytes; at += sizeof block) {
-    const size_t count = bytes - at < sizeof block ? (size_t)(bytes - at) : sizeof block;
-    status = file_need_at(path, descriptor, at, block, count);
-    if (status == NEAP_OK) sha256_feed(&hash, block, count);
-  }
-  close(descriptor);
-  sha256_finish(&hash, digest);
+neap_status onnx_model_open(const char *path, bool masked, void **model) {
+  struct onnx_model *m = calloc(1, sizeof *m);
+  RETURN_IF(m == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", path);
+  m->masked = masked;
+  const neap_status status = onnx_open(path, &m->file);
+  if (status == NEAP_OK)
+    *model = m;
+  else
+    onnx_model_close(m);
   return status;
 }
+
+void onnx_model_close(void *model) {
+  struct onnx_model *m = model;
+  onnx_close(&m->file);
+  free(m);
+}
+
+const char *onnx_model_digest(const void *model) { return ((const struct onnx_model *)model)->file.digest; }
 
 /* ---- Plain graphs ---- */
 
 /* Adds inputs by their names; truths and integers are bytes and i32. */
 static neap_status add_plain_inputs(struct import *m) {
-  for (int32_t i = 0; i < m->file.input_count; i++) {
-    const struct onnx_value *in = &m->file.inputs[i];
+  for (int32_t i = 0; i < m->file->input_count; i++) {
+    const struct onnx_value *in = &m->file->inputs[i];
     struct value *v;
     const bool integers = in->type == ONNX_I64 || in->type == ONNX_I32;
     int64_t dims[NEAP_MAX_RANK] = {1};
     RETURN_IF(in->rank < 0 || (!integers && in->type != ONNX_F32), NEAP_UNSUPPORTED,
-              "%s: input '%s' of the unsupported type %s", m->file.path, in->name, onnx_type_name(in->type));
+              "%s: input '%s' of the unsupported type %s", m->file->path, in->name, onnx_type_name(in->type));
     for (int32_t d = 0; d < in->rank; d++) dims[d] = in->dims[d] > 0 ? in->dims[d] : 2;
     TRY(value_add(m, in->name, &v));
     v->tensor =
         neap_input(m->builder, in->name, integers ? NEAP_I32 : NEAP_F32, in->rank > 0 ? in->rank : 1, dims);
-    RETURN_IF(v->tensor < 0, NEAP_UNSUPPORTED, "%s: %s", m->file.path, neap_error_message());
+    RETURN_IF(v->tensor < 0, NEAP_UNSUPPORTED, "%s: %s", m->file->path, neap_error_message());
     v->in_graph = true;
     v->integers = integers;
     v->rank = in->rank;
@@ -447,19 +435,19 @@ static neap_status add_plain_inputs(struct import *m) {
 static neap_status build_plain(struct import *m, neap_graph **graph) {
   TRY(add_plain_inputs(m));
   TRY(import_nodes(m));
-  for (int32_t i = 0; i < m->file.output_count; i++) {
-    struct value *v = value_find(m, m->file.outputs[i].name);
+  for (int32_t i = 0; i < m->file->output_count; i++) {
+    struct value *v = value_find(m, m->file->outputs[i].name);
     neap_tensor x;
     RETURN_IF(v == NULL || v->integers || v->constant != NULL || v->parts != NULL, NEAP_UNSUPPORTED,
-              "%s: output '%s' is not computed from the inputs", m->file.path, m->file.outputs[i].name);
+              "%s: output '%s' is not computed from the inputs", m->file->path, m->file->outputs[i].name);
     TRY(value_tensor(m, v, &x));
     neap_output(m->builder, v->name, x);
   }
   return neap_builder_finish(m->builder, NO_TENSOR, graph);
 }
 
-neap_status onnx_build_plain(const char *path, neap_graph **graph, struct import *m) {
-  TRY(import_begin(m, path));
+neap_status onnx_build_plain(const struct onnx_file *file, neap_graph **graph, struct import *m) {
+  TRY(import_begin(m, file));
   m->batch = 1;
   return build_plain(m, graph);
 }

@@ -179,7 +179,7 @@ neap_status import_slice(struct import *m, const struct onnx_node *n) {
   neap_tensor x;
   TRY(need_inputs(m, n, 1));
   for (int32_t i = 0; i < 4; i++) TRY(integers_of(m, n, names[i], i + 1, &parts[i]));
-  TRY(slices_of(&m->file, n, v->rank, v->dims, parts, &s));
+  TRY(slices_of(m->file, n, v->rank, v->dims, parts, &s));
   bool whole = true;
   for (int32_t d = 0; d < v->rank; d++) {
     whole = whole && s.count[d] == v->dims[d] && s.step[d] == 1;
@@ -284,7 +284,7 @@ static neap_status find_run(struct import *m, const struct value *v, int64_t len
   for (int64_t i = 0; i < ids->elements; i++)
     if (ID(i) < 0 || ID(i) >= length)
       return refuse(m,
-                    "it reads row %lld of '%.100s', which has %lld; if that is a position, use a --length "
+                    "it reads row %lld of '%.100s', which has %lld; if that is a position, use a `length` "
                     "that the model has",
                     (long long)ids->integers[i], v->name, (long long)length);
   for (int k = 0; k < 2; k++) {

@@ -31,15 +31,18 @@ static const struct attribute_row attention_attributes[] = {
     ATTRIBUTE(attention.cap, REAL),
     ATTRIBUTE(attention.probability, REAL),
     {"attention.stream", ATTRIBUTE_INT32, offsetof(union attributes, attention.stream), true, 0},
+    ATTRIBUTE(attention.length, INTEGER),
 };
 
 struct attention_shape attention_shape_of(const struct neap_graph *graph, const struct node *node) {
   const struct attention_attributes *a = &node->attributes.attention;
   const struct tensor *q = node_input(graph, node, QUERIES), *k = node_input(graph, node, KEYS);
   const bool packed = k == NULL;
-  const int64_t depth = q->dims[3];
+  const int64_t depth = q->dims[3],
+                queries = a->length > 0 ? node_input(graph, node, ATTENTION_BACK_ROWS)->dims[0] : q->dims[1];
   return (struct attention_shape){.sequences = q->dims[0],
-                                  .queries = q->dims[1],
+                                  .queries = queries,
+                                  .length = a->length > 0 ? a->length : queries,
                                   .keys = packed ? q->dims[1] : k->dims[1],
                                   .heads = packed ? q->dims[2] - 2 * a->key_heads : q->dims[2],
                                   .key_heads = packed ? a->key_heads : k->dims[2],
@@ -161,9 +164,11 @@ static double visible_pairs(const struct attention_shape *s, const struct attent
 /* The forward pass has products with keys and with values. The backward pass repeats both and has three
  * more. */
 static double flops_attention(const struct neap_graph *graph, const struct node *node) {
-  const struct attention_shape s = attention_shape_of(graph, node);
-  const double products = node->op == OP_ATTENTION ? 2 : 5;
-  return 2 * products * (double)(s.sequences * s.depth) * visible_pairs(&s, &node->attributes.attention);
+  struct attention_shape s = attention_shape_of(graph, node);
+  const double products = node->op == OP_ATTENTION ? 2 : 5, given = (double)s.queries / (double)s.length;
+  s.queries = s.length;
+  return 2 * products * given * (double)(s.sequences * s.depth) *
+         visible_pairs(&s, &node->attributes.attention);
 }
 
 static neap_status gradient_attention(struct gradient *g, const struct node *n) {
@@ -186,6 +191,13 @@ static neap_status gradient_attention(struct gradient *g, const struct node *n) 
                                              .output_count = count}));
   for (int32_t i = 0; i < count; i++) TRY(gradient_add(g, in[i], outputs[i]));
   return NEAP_OK;
+}
+
+/* The numbers of rows are those of each sequence. */
+static void split_attention_backward(const struct neap_graph *graph, const struct node *node,
+                                     struct row_split *split) {
+  (void)graph;
+  if (node->attributes.attention.length > 0) split->inputs &= ~(1u << ATTENTION_BACK_ROWS);
 }
 
 static void without_dropout(union attributes *attributes) { attributes->attention.probability = 0; }
@@ -213,7 +225,9 @@ const struct op_row op_row_attention_backward = {
     .flops = flops_attention,
     ROW_ATTRIBUTES(attention_attributes),
     .takes = {[LENGTHS] = TYPE_I32, [LOG_SUM] = TYPE_F32, [ATTENTION_BACK_PLACES] = TYPE_I32},
-    .split = {255, 7, 0}};
+    .split = {255, 7, 0},
+    .split_of = split_attention_backward,
+    .exact = 1u << LOG_SUM};
 
 neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v, neap_tensor lengths,
                            neap_attention_options o) {

@@ -22,7 +22,11 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
 #define IN_PLACE_Y       ROW_INPLACE(inplace_later)
 #define IN_PLACE_NOTHING ROW_INPLACE(inplace_first)
 
-#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+#define READ_SIGN    .sign = 1
+#define READ_EXACT   .exact = 1
+#define READ_ROUNDED .exact = 0
+
+#define UNARY(NAME, id, text, about, KEEPS, READS, value, slope)                                             \
   static neap_status gradient_##id(struct gradient *g, const struct node *n) {                               \
     return gradient_unary(g, n, OP_##NAME##_BACKWARD, KEEPS_##KEEPS);                                        \
   }                                                                                                          \
@@ -39,6 +43,7 @@ static neap_status gradient_unary(struct gradient *g, const struct node *n, enum
                                                 "gradient of " text,                                         \
                                                 .output_count = 1,                                           \
                                                 IN_PLACE_##KEEPS,                                            \
+                                                READ_##READS,                                                \
                                                 .attributes = scalar_attributes,                             \
                                                 .attribute_count = NUMBERS(OP_##NAME)};
 #include "op/elementwise_list.h"
@@ -156,7 +161,8 @@ static neap_status backward_divide(struct gradient *g, const struct node *n) {
                                      ROW_INPLACE(inplace_either),                                            \
                                      .any_place = true,                                                      \
                                      .split = {3, 1, 0},                                                     \
-                                     .split_of = split_broadcast};                                           \
+                                     .split_of = split_broadcast,                                            \
+                                     .exact = OP_##NAME == OP_DIVIDE ? 2 : 0};                               \
   neap_tensor neap_##id(neap_builder *b, neap_tensor x, neap_tensor y) {                                     \
     return builder_next(b, OP_##NAME, (union attributes){0}, (int32_t[]){x, y}, 2);                          \
   }

@@ -37,9 +37,9 @@ const struct op_row op_row_route = {"Route",
                                     infer_route,
                                     gradient_route,
                                     ROW_ATTRIBUTES(route_attributes)};
-const struct op_row op_row_route_backward = {"RouteBackward", "gradient of a router's scores",
-                                             .output_count = 1, ROW_ATTRIBUTES(route_attributes),
-                                             .split = {3, 1, 0}};
+const struct op_row op_row_route_backward = {"RouteBackward",    "gradient of a router's scores",
+                                             .output_count = 1,  ROW_ATTRIBUTES(route_attributes),
+                                             .split = {3, 1, 0}, .exact = 1};
 
 void neap_route(neap_builder *b, neap_tensor scores, neap_route_options options, neap_routes *routes) {
   int32_t made[4] = {FAILED, FAILED, FAILED, FAILED};

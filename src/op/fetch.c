@@ -1,5 +1,5 @@
-/* Reads parameters from disk. A rewrite makes these nodes (rewrite/fetch.c); a thread of the session reads
- * (run/transfer.c), as run/program.c asks it to. */
+/* Reads from disk. Rewrites make these nodes (rewrite/fetch.c, kernel/restorers.c); a thread of the session
+ * reads (run/transfer.c, run/spill_file.c), as run/program.c asks it to. */
 #include "op/op.h"
 
 static neap_status infer_fetch(const struct neap_graph *graph, const struct node *node,
@@ -10,6 +10,20 @@ static neap_status infer_fetch(const struct neap_graph *graph, const struct node
 
 const struct op_row op_row_fetch = {"Fetch", "a parameter, read from the model's file", .output_count = 1,
                                     .infer = infer_fetch, .takes = {TYPES_FLOAT | TYPES_QUANTISED}};
+
+const struct op_row op_row_load = {"Load",
+                                   "a trained parameter, read from the session's file on disk",
+                                   .output_count = 1,
+                                   .infer = infer_fetch,
+                                   .any_place = true,
+                                   .lies_as = 1,
+                                   .takes = {TYPES_FLOAT | TYPES_QUANTISED}};
+
+const struct op_row op_row_store = {"Store", "values, written to the session's file on disk",
+                                    .output_count = 1};
+
+const struct op_row op_row_restore = {"Restore", "values, brought back from the session's file on disk",
+                                      .output_count = 1};
 
 /* The type of the rows that are read from a table in blocks. */
 static const struct attribute_row fetch_rows_attributes[] = {ATTRIBUTE(dtype, INT32)};

@@ -129,8 +129,9 @@ OP(MOMENTUM_END, momentum_end)         /* w, m; updates w: what it ends with */
 OP(SQUARED_NORM, squared_norm)         /* dw -> [1] */
 OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */
-/* quantised.c */
-OP(DEQUANTISE, dequantise) /* a parameter in a quantised type -> its numbers; made by a rewrite */
+/* quantised.c: made by rewrites */
+OP(DEQUANTISE, dequantise) /* a tensor in a quantised type -> its numbers */
+OP(COMPRESS, compress)     /* x -> x in blocks of few bits, rounded at random */
 /* perturb.c */
 OP(PERTURB, perturb) /* a parameter -> the same with noise; made by a rewrite */
 /* fetch.c: for parameters on disk; made by a rewrite */
@@ -138,6 +139,15 @@ OP(FETCH, fetch)           /* w -> the same in memory */
 OP(FETCH_ROWS, fetch_rows) /* table, ids -> its rows */
 /* shares.c: for parameters of which each rank holds a share; made by a rewrite */
 OP(ALL_GATHER, all_gather) /* w -> all of it */
+/* fetch.c: for trained parameters in the session's file on disk */
+OP(LOAD, load) /* w -> the same in memory */
+/* fetch.c: for values that are dropped and come back from that file; lowering makes them */
+OP(STORE, store)     /* what a node made -> a value of no bytes */
+OP(RESTORE, restore) /* that value -> what the node made */
+/* kept_rows.c: made by a rewrite */
+OP(KEPT_ROWS, kept_rows)       /* -> numbers of the rows that a backward pass reads, drawn at each step */
+OP(GATHER_ROWS, gather_rows)   /* x, rows -> these rows of each sequence */
+OP(SCATTER_ROWS, scatter_rows) /* x, rows, [addend] -> the rows in their places, elsewhere the addend, or 0 */
 /* sparse.c */
 OP(DENSIFY, densify)                     /* pool, offset, positions, indices -> w */
 OP(ACCUMULATE_SPARSE, accumulate_sparse) /* pool, dw, its sums, offset, positions, indices; updates offset */

@@ -1,6 +1,9 @@
 /* Losses: scalars that training minimises. */
 #include "op/builder.h"
 
+/* All other gradients are multiplied by that of a loss: it is not rounded. */
+#define EXACT_ALL 0xFF
+
 static const struct attribute_row entropy_attributes[] = {ATTRIBUTE(loss.smoothing, REAL),
                                                           ATTRIBUTE(loss.ignored, INTEGER)};
 static const struct attribute_row pair_attributes[] = {ATTRIBUTE_USUAL(loss.beta, REAL, 1),
@@ -82,7 +85,8 @@ const struct op_row op_row_softmax_cross_entropy_backward = {
     .slots = 6,
     ROW_INPLACE(inplace_first),
     ROW_ATTRIBUTES(entropy_attributes),
-    .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32, TYPE_I32, TYPE_F32}};
+    .takes = {[1] = TYPE_I32, TYPE_F32, TYPE_F32, TYPE_I32, TYPE_F32},
+    .exact = EXACT_ALL};
 
 /* The optional inputs of a loss; NO_TENSOR if not given. */
 struct loss_inputs {
@@ -238,7 +242,8 @@ const struct op_row op_row_linear_cross_entropy_backward = {
     .takes = {[LOSS_WEIGHTS] = TYPES_FLOAT | TYPES_QUANTISED,
               [LOSS_LABELS] = TYPE_I32,
               [LOSS_BACK_LOG_SUM] = TYPE_F32,
-              [LOSS_BACK_GRADIENT] = TYPE_F32}};
+              [LOSS_BACK_GRADIENT] = TYPE_F32},
+    .exact = EXACT_ALL};
 
 neap_tensor neap_linear_cross_entropy(neap_builder *b, neap_tensor x, neap_tensor weight, neap_tensor bias,
                                       neap_tensor labels, neap_linear_cross_entropy_options o) {
@@ -307,7 +312,8 @@ static neap_status gradient_pair(struct gradient *g, const struct node *n, enum 
                                                 .output_count = 1,                                           \
                                                 ROW_INPLACE(inplace_either),                                 \
                                                 .attributes = pair_attributes + 1 - BETAS_##NAME,            \
-                                                .attribute_count = 1 + BETAS_##NAME};
+                                                .attribute_count = 1 + BETAS_##NAME,                         \
+                                                .exact = EXACT_ALL};
 #include "op/loss_list.h"
 
 static neap_tensor pair(neap_builder *b, enum op op, neap_tensor x, neap_tensor target, float beta) {

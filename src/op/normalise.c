@@ -80,13 +80,19 @@ const struct op_row op_row_batch_norm = {"BatchNorm",
                                          .slots = NORM_INPUTS,
                                          .evaluation = EVALUATION_RUNNING,
                                          .takes = {[NORM_MEAN] = TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
+/* The statistics, and x where it says which elements ReLU cut. */
+static uint32_t exact_in_norm(const struct node *node) {
+  return 1u << 2 | 1u << 3 | (node->attributes.batch_norm.relu ? 1u : 0u);
+}
+
 const struct op_row op_row_batch_norm_backward = {
     "BatchNormBackward",
     "gradients of batch norm and its ReLU, added to what is there",
     .output_count = 3,
     ROW_INPLACE(norm_backward),
     ROW_ATTRIBUTES(batch_norm_attributes),
-    .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32}};
+    .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32},
+    .exact_of = exact_in_norm};
 const struct op_row op_row_running_statistics = {
     "RunningStatistics", "update: running mean and variance, once a step",
     ROW_ATTRIBUTES(batch_norm_attributes), .takes = {TYPE_F32, TYPE_F32, TYPE_F32, TYPE_F32},
@@ -205,7 +211,8 @@ const struct op_row op_row_row_norm_backward = {"RowNormBackward",
                                                 ROW_ATTRIBUTES(row_norm_attributes),
                                                 .split = {15, 1, 6},
                                                 .takes = {[2] = TYPE_F32, TYPE_F32, TYPE_F32},
-                                                .split_of = split_row_norm};
+                                                .split_of = split_row_norm,
+                                                .exact = 1u << 2 | 1u << 3};
 
 /* Makes gamma and, if rows are centred, beta, of `channels` elements. */
 static neap_tensor row_norm(neap_builder *b, neap_tensor x, struct row_norm_attributes a, int64_t channels,

@@ -93,6 +93,11 @@ neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
 
 /* ---- Types ---- */
 
+uint32_t node_exact(const struct node *node) {
+  const struct op_row *row = node_row(node);
+  return row->exact_of != NULL ? row->exact_of(node) : row->exact;
+}
+
 type_set node_takes(const struct node *node, int32_t slot) {
   const type_set takes = node_row(node)->takes[slot < MAX_SLOTS ? slot : MAX_SLOTS - 2 + slot % 2];
   return takes != 0 ? takes : TYPES_FLOAT;
@@ -133,7 +138,7 @@ struct tensor value_like(const struct tensor *t) {
   struct tensor copy = *t;
   copy.role = NEAP_ROLE_VALUE;
   copy.view_of = -1;
-  copy.on_disk = copy.perturbed = false;
+  copy.on_disk = copy.perturbed = copy.spilled = false;
   copy.shares = 0;
   copy.file_bytes = 0;
   return copy;

@@ -116,6 +116,9 @@ enum across_ranks {
 
 enum { ALL_OPERANDS = -1 };
 
+/* Returns the inputs that a gradient reads exactly, as op_row.exact has them, by its attributes. */
+typedef uint32_t op_exact(const struct node *node);
+
 /* For splits that depend on shapes and attributes: changes the row's split, or zeroes it. */
 typedef void op_split(const struct neap_graph *graph, const struct node *node, struct row_split *split);
 
@@ -143,6 +146,10 @@ struct op_row {
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */
   enum across_ranks across;
+  /* Of a gradient, a bit an input: numbers that it takes as they are and not rounded, because it jumps or has
+   * a pole there, or they are statistics; and those of which it only takes the sign (rewrite_compress). */
+  uint32_t exact, sign;
+  op_exact *exact_of; /* NULL: always as `exact` says */
 };
 
 /* Fields of a row: its in-place pairs and its attributes, given as arrays. */
@@ -170,6 +177,9 @@ neap_status graph_apply(struct neap_graph *graph, enum op op, const char *name,
 
 /* The types that a slot of a node takes. Slots beyond MAX_SLOTS come in pairs, as the last two do. */
 type_set node_takes(const struct node *node, int32_t slot);
+
+/* Returns the inputs that a node reads exactly (op_row.exact). */
+uint32_t node_exact(const struct node *node);
 
 /* Fails with NEAP_INVALID_ARGUMENT, naming operator, slot and tensor, if an input has a type that its slot
  * does not take. A slot for one type of real numbers takes all of them: a backend converts. */

@@ -53,7 +53,8 @@ const struct op_row op_row_cholesky = {"Cholesky",
 const struct op_row op_row_cholesky_backward = {
     "CholeskyBackward", "gradient of a Cholesky factor's matrix: symmetric",
     .output_count = 1,  .flops = flops_cholesky_backward,
-    .split = {3, 1, 0}, .split_of = split_matrices};
+    .split = {3, 1, 0}, .split_of = split_matrices,
+    .exact = 1};
 
 neap_tensor neap_cholesky(neap_builder *b, neap_tensor x) {
   return builder_next(b, OP_CHOLESKY, (union attributes){0}, (int32_t[]){x}, 1);
@@ -108,7 +109,8 @@ const struct op_row op_row_triangular_solve = {"TriangularSolve",
                                                .flops = flops_triangular_solve,
                                                ROW_ATTRIBUTES(solve_attributes),
                                                .split = {3, 1, 0},
-                                               .split_of = split_matrices};
+                                               .split_of = split_matrices,
+                                               .exact = 1};
 static const struct inplace_pair addend_inplace[] = {{0, 2}};
 const struct op_row op_row_triangular_solve_backward = {
     "TriangularSolveBackward",

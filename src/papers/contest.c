@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "search/clean.h"
+#include "step/overlap.h"
 #include "step/simulate.h"
 
 neap_status contest_create(const neap_step *step, uint64_t budget, const struct planner_options *options,
@@ -34,6 +35,15 @@ static neap_status keep_if_better(struct contest *c, const struct schedule *cand
   return NEAP_OK;
 }
 
+/* Moves jobs of a step's lane apart from what waits for them, as far as the budget allows. */
+static neap_status spread(struct contest *c, struct schedule *schedule, struct simulation *score) {
+  const neap_step *step = c->simulator.step;
+  int32_t moves;
+  if (!step->has_lane) return NEAP_OK;
+  TRY(schedule_overlap(step, NULL, c->budget - step->resident_bytes, schedule, &moves));
+  return simulator_run(&c->simulator, schedule->nodes.data, (int32_t)schedule->nodes.count, score);
+}
+
 neap_status contest_offer(struct contest *c, const struct schedule *candidate) {
   struct simulation score;
   const int32_t *nodes = candidate->nodes.data, length = (int32_t)candidate->nodes.count;
@@ -43,6 +53,7 @@ neap_status contest_offer(struct contest *c, const struct schedule *candidate) {
   if (c->effort == EFFORT_QUICK || score.peak_bytes > c->budget) return keep_if_better(c, candidate, &score);
   struct schedule cleaned = {0};
   status = schedule_clean(&c->simulator, c->budget, nodes, length, &cleaned, &score);
+  if (status == NEAP_OK) status = spread(c, &cleaned, &score);
   if (status == NEAP_OK) status = keep_if_better(c, &cleaned, &score);
   schedule_free(&cleaned);
   return status;

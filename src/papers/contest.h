@@ -22,9 +22,9 @@ void contest_free(struct contest *contest);
 /* Returns true if the best so far meets the budget. */
 bool contest_is_met(const struct contest *contest);
 
-/* Scores a candidate exactly. One that fits is cleaned of recomputations that the budget does not need. Keeps
- * the cheapest candidate that fits; while none fits, the one with the least peak. Ignores an invalid
- * candidate. */
+/* Scores a candidate exactly. One that fits is cleaned of recomputations that the budget does not need, and
+ * its jobs of a lane are moved apart from what waits for them. Keeps the cheapest candidate that fits; while
+ * none fits, the one with the least peak. Ignores an invalid candidate. */
 neap_status contest_offer(struct contest *contest, const struct schedule *candidate);
 
 /* Returns the status of the planner of this name: NEAP_OVER_BUDGET while no candidate fits. */

@@ -11,6 +11,8 @@
 #include "plan/planners.h"
 #include "plan/repair.h"
 #include "search/descent.h"
+#include "search/plan_restoring.h"
+#include "step/lower_bound.h"
 #include "step/tuning.h"
 
 struct choice {
@@ -38,8 +40,9 @@ static void consider(struct choice *c, struct neap_plan *plan) {
 }
 
 static bool asked(const struct choice *c, int32_t row) {
-  return strcmp(c->name, "auto") == 0 ? c->step->node_count <= planners[row].auto_limit
-                                      : strcmp(c->name, planners[row].name) == 0;
+  return strcmp(c->name, "auto") == 0
+             ? c->step->node_count <= planners[row].auto_limit && !planners[row].restores
+             : strcmp(c->name, planners[row].name) == 0;
 }
 
 /* The order of asking planners: first `keep-all`, as nothing is cheaper if it fits; then the last row, which
@@ -268,7 +271,18 @@ static neap_status plan_within(struct choice *choice, const struct planner_optio
   return plan_over_budget(choice->name, choice->budget, plan_bytes(choice->least));
 }
 
+/* The bounds of a step whose values may be restored: nothing must be recomputed, or held in between. */
+static bool has_restorers(const neap_step *step) { return step->required_count < step->node_count; }
+
+static neap_status bound_memory(const neap_step *step, uint64_t *bytes) {
+  if (!has_restorers(step)) return plan_memory_bound(step, bytes);
+  *bytes = plan_lower_bound(step);
+  return NEAP_OK;
+}
+
 static neap_status bound_cost(const neap_step *step, uint64_t budget, double *cost) {
+  *cost = step->base_cost;
+  if (has_restorers(step)) return NEAP_OK;
   TRY(plan_cost_bound(step, budget, cost));
   return plan_least_cost(step, budget, cost);
 }
@@ -281,7 +295,7 @@ static neap_status find_bounds(struct choice *c, bool quick) {
   struct ending ended[2];
 #pragma omp parallel for schedule(dynamic, 1) copyin(stop_request) num_threads(threads_for(count))
   for (int i = 0; i < count; i++)
-    ending_keep(&ended[i], i == BYTES ? plan_memory_bound(c->step, &c->bound)
+    ending_keep(&ended[i], i == BYTES ? bound_memory(c->step, &c->bound)
                                       : bound_cost(c->step, c->budget, &c->least_cost));
   return status_of_tasks(ended, count);
 }
@@ -300,11 +314,9 @@ static neap_status add_bounds(const struct choice *c, bool quick) {
   return NEAP_OK;
 }
 
-neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
-                                uint64_t *smallest, neap_plan **plan) {
-  NEED(plan);
-  RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
-            "neap_plan_make_with: step or options is NULL");
+/* Asks the planners that are wanted; those that do not restore take steps without optional nodes alone. */
+static neap_status make_plan(const neap_step *step, uint64_t budget, const neap_plan_options *options,
+                             uint64_t *smallest, neap_plan **plan) {
   struct choice choice = {
       .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
@@ -339,6 +351,144 @@ neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const ne
   descent_free(&descent);
   stop_listen(before);
   return status;
+}
+
+/* ---- Steps whose values may be restored ---- */
+
+/* Not in the table: only such steps are planned by it. */
+static const struct planner restoring = {.name = "neap", .loose = true, .plan = plan_restoring};
+
+/* Makes the plan that restores values, within the budget (for the least budget, or if `least`, the one with
+ * the least peak), from `best` on, which restores none (NULL: none exists). `*plan` NULL: none is found. */
+static neap_status plan_with_restorers(const neap_step *step, uint64_t budget, bool least,
+                                       const neap_plan_options *options, const struct neap_plan *best,
+                                       struct neap_plan **plan) {
+  const double start = clock_seconds();
+  struct schedule near = {0};
+  const struct planner_options how = {.effort = options->quick ? EFFORT_QUICK : EFFORT_USUAL,
+                                      .deadline = options->seconds > 0 ? start + options->seconds : 0,
+                                      .started = start,
+                                      .near = best != NULL ? &near : NULL,
+                                      .progress = options->progress,
+                                      .context = options->context};
+  const volatile int *before = stop_listen(options->stop);
+  neap_status status = NEAP_OK;
+  for (int32_t i = 0; status == NEAP_OK && best != NULL && i < best->length; i++)
+    status = vector_push(&near.nodes, best->schedule[i]);
+  if (status == NEAP_OK)
+    status = least || budget == NEAP_BUDGET_MIN
+                 ? plan_row_least(step, &restoring, plan_lower_bound(step), &how, plan)
+                 : plan_row(step, budget, &restoring, &how, best, plan);
+  stop_listen(before);
+  schedule_free(&near);
+  return status == NEAP_OVER_BUDGET ? NEAP_OK : status;
+}
+
+/* Takes `other` if it is better: cheaper, or for the least budget smaller. */
+static void take_better(uint64_t budget, struct neap_plan **plan, struct neap_plan **other) {
+  if (*other == NULL || (*plan != NULL && !better(*other, *plan, budget == NEAP_BUDGET_MIN))) return;
+  swap_plans(plan, other);
+}
+
+/* Asks the rows that use optional nodes, and takes what is better. */
+static neap_status ask_restoring_rows(const neap_step *step, uint64_t budget,
+                                      const neap_plan_options *options, struct neap_plan **plan) {
+  neap_plan_options own = *options;
+  for (int32_t i = 0; i < planner_count; i++) {
+    struct neap_plan *other = NULL;
+    own.planner = planners[i].name;
+    if (!planners[i].restores || step->node_count > planners[i].auto_limit) continue;
+    const neap_status status = make_plan(step, budget, &own, NULL, &other);
+    if (status == NEAP_OK) take_better(budget, plan, &other);
+    neap_plan_free(other);
+    if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+  }
+  return NEAP_OK;
+}
+
+/* Takes the least plan with restorers if it is within the budget after all, so that a budget that was named
+ * is met. Else fails and names it, or the least without restorers (`plain`; 0: none), if that is smaller. */
+static neap_status take_or_name_least(const neap_step *step, uint64_t budget,
+                                      const neap_plan_options *options, uint64_t plain, uint64_t *smallest,
+                                      struct neap_plan **plan) {
+  struct neap_plan *least = NULL;
+  TRY(plan_with_restorers(step, budget, true, options, NULL, &least));
+  const uint64_t bytes = least != NULL ? plan_bytes(least) : UINT64_MAX;
+  if (bytes <= budget) {
+    *plan = least;
+    return NEAP_OK;
+  }
+  neap_plan_free(least);
+  *smallest = plain != 0 && plain < bytes ? plain : bytes == UINT64_MAX ? 0 : bytes;
+  return plan_over_budget(options->planner, budget, *smallest);
+}
+
+/* Adds the bounds of plans that may restore: the tighter ones hold for others alone. */
+static void add_loose_bounds(const neap_step *step, struct neap_plan *plan) {
+  plan->lower_bound_bytes = plan_lower_bound(step);
+  plan->cost_lower_bound = fmin(step->base_cost, plan->cost);
+  plan->proven_optimal = plan->cost <= step->base_cost * (1 + 1e-12);
+}
+
+static bool asks_all(const neap_plan_options *options) {
+  return options->planner == NULL || strcmp(options->planner, "auto") == 0;
+}
+
+/* Plans the step without and with its optional nodes, in half of the time each, and takes the better.
+ * Published planners ignore them. */
+static neap_status plan_both(const neap_step *step, const neap_step *plain, uint64_t budget,
+                             const neap_plan_options *options, uint64_t *smallest, neap_plan **plan) {
+  struct neap_plan *other = NULL;
+  neap_plan_options half = *options;
+  uint64_t least = 0;
+  half.seconds /= 2;
+  neap_status status = make_plan(plain, budget, &half, smallest != NULL ? &least : NULL, plan);
+  if (smallest != NULL) *smallest = least;
+  if (status != NEAP_OK && status != NEAP_OVER_BUDGET) return status;
+  if (budget == NEAP_BUDGET_MAX ||
+      (*plan != NULL && budget != NEAP_BUDGET_MIN && ((*plan)->recomputed == 0 || options->quick)))
+    return status;
+  TRY(plan_with_restorers(step, budget, false, &half, *plan, &other));
+  take_better(budget, plan, &other);
+  neap_plan_free(other);
+  if (budget != NEAP_BUDGET_MIN && asks_all(options)) TRY(ask_restoring_rows(step, budget, &half, plan));
+  if (*plan == NULL && smallest != NULL) TRY(take_or_name_least(step, budget, &half, least, smallest, plan));
+  RETURN_IF(*plan == NULL, NEAP_OVER_BUDGET, "no plan was found within %llu bytes",
+            (unsigned long long)budget);
+  add_loose_bounds(step, *plan);
+  return NEAP_OK;
+}
+
+/* Plans a step with optional nodes. */
+static neap_status make_plan_of_all(const neap_step *step, uint64_t budget, const neap_plan_options *options,
+                                    uint64_t *smallest, neap_plan **plan) {
+  const struct planner *named = options->planner != NULL ? planner_find(options->planner) : NULL;
+  neap_step *plain;
+  if (named != NULL && named->restores) return make_plan(step, budget, options, smallest, plan);
+  TRY(step_create_plain(step, &plain));
+  const bool own = asks_all(options) || named == planner_find(restoring.name);
+  const neap_status status = own ? plan_both(step, plain, budget, options, smallest, plan)
+                                 : make_plan(plain, budget, options, smallest, plan);
+  neap_step_free(plain);
+  return status;
+}
+
+neap_status neap_plan_make_with(const neap_step *step, uint64_t budget, const neap_plan_options *options,
+                                uint64_t *smallest, neap_plan **plan) {
+  NEED(plan);
+  RETURN_IF(step == NULL || options == NULL, NEAP_INVALID_ARGUMENT,
+            "neap_plan_make_with: step or options is NULL");
+  if (!has_restorers(step)) return make_plan(step, budget, options, smallest, plan);
+  const double start = clock_seconds();
+  neap_plan *made = NULL;
+  const neap_status status = make_plan_of_all(step, budget, options, smallest, &made);
+  if (status != NEAP_OK) {
+    neap_plan_free(made);
+    return status;
+  }
+  made->seconds = clock_seconds() - start;
+  *plan = made;
+  return NEAP_OK;
 }
 
 neap_status neap_step_keep_all_bytes(const neap_step *step, uint64_t *bytes) {

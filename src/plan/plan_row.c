@@ -49,7 +49,7 @@ static neap_status plan_below(struct way *w, struct neap_plan **out) {
   struct planner_options with_second = *w->options;
   with_second.runner_up = &runner_up;
   with_second.deadline = w->deadline;
-  with_second.near = w->is_near ? &w->last : NULL;
+  if (w->is_near) with_second.near = &w->last;
   neap_status status = w->planner->plan(w->step, w->limit, &with_second, &schedule);
   if (status == NEAP_OK)
     status = simulate(w->step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);

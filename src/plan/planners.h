@@ -13,6 +13,7 @@ struct planner {
   bool loose;          /* if the layout of a schedule wastes memory, any other schedule near it is as good */
   planner_function *plan;
   least_function *least; /* NULL: the least is found by asking `plan` for less and less */
+  bool restores;         /* it uses optional nodes (step/step.h); others plan the step without them */
 };
 
 extern const struct planner planners[];

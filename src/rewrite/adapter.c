@@ -170,7 +170,7 @@ static neap_status mark_layers(const struct neap_graph *graph, const char *layer
   if (status == NEAP_OK && count_chosen(graph, ranks) == 0)
     status = neap_fail(NEAP_INVALID_ARGUMENT,
                        "lora: no layer of '%s' is named by %s; its first linear weight is '%s'; name layers "
-                       "by a pattern (--lora-layers)",
+                       "by a pattern (`lora-layers`)",
                        graph->name, layers != NULL ? layers : "the usual list (q_proj, c_attn, qkv, query)",
                        first_layer(graph, kinds));
   free(kinds);
@@ -203,7 +203,7 @@ static neap_status add_parameter(struct lora *l, int32_t weight, const char *par
   RETURN_IF_NULL(tensor.name);
   for (size_t t = 0; t < l->copy.from->tensors.count; t++)
     RETURN_IF(strcmp(l->copy.from->tensors.data[t].name, tensor.name) == 0, NEAP_INVALID_ARGUMENT,
-              "lora: '%s' already has a tensor '%s'; leave its layer out (--lora-layers)", l->copy.from->name,
+              "lora: '%s' already has a tensor '%s'; leave its layer out (`lora-layers`)", l->copy.from->name,
               tensor.name);
   tensor.role = NEAP_ROLE_PARAMETER;
   tensor.adapter = true;

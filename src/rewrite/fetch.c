@@ -1,6 +1,6 @@
 /* Parameters that most of their readers do not read as they are kept: a node brings them. Frozen ones may
- * stay in the model's file (OP_FETCH); of others each of several processes may hold a share (OP_ALL_GATHER),
- * or they are read with noise (OP_PERTURB). */
+ * stay in the model's file (OP_FETCH), trained ones lie in the session's file (OP_LOAD); of others each of
+ * several processes may hold a share (OP_ALL_GATHER), or they are read with noise (OP_PERTURB). */
 #include <string.h>
 
 #include "rewrite/copy.h"
@@ -39,7 +39,8 @@ struct way {
   /* Returns true if a node reads the parameter as it is kept. */
   bool (*reads_kept)(const struct neap_graph *graph, const struct node *node, int32_t slot);
   enum op op;
-  bool from_disk; /* some readers then read them row by row */
+  bool from_file; /* the model's, which has them as they are */
+  bool by_rows;   /* some readers read them from disk row by row */
   const char *suffix;
 };
 
@@ -57,7 +58,8 @@ static bool is_trained(const struct neap_graph *graph, int32_t id) {
 /* Returns true if a node takes rows of a table on disk: it reads only these. */
 static bool takes_rows(const struct copy *copy, const struct way *way, const struct node *node) {
   const int32_t table = node->op == OP_GATHER ? node->inputs[0] : NO_TENSOR;
-  return way->from_disk && table != NO_TENSOR && can_fetch(copy->from, table);
+  return way->by_rows && table != NO_TENSOR && way->can(copy->from, table) &&
+         copy->from->tensors.data[table].rank == 2;
 }
 
 static neap_status fetch_rows(struct copy *copy, const struct node *node, const int32_t *kept) {
@@ -70,9 +72,17 @@ static neap_status fetch_rows(struct copy *copy, const struct node *node, const 
 /* Returns the slot of weights that a node reads from disk as it needs them: a loss some rows at a time, an
  * expert layer those of the experts that have rows; -1: it reads no weights so. */
 static int32_t slot_on_disk(const struct node *node) {
-  return node->op == OP_LINEAR_CROSS_ENTROPY ? (int32_t)LOSS_WEIGHTS
-         : node->op == OP_EXPERT_LINEAR      ? (int32_t)EXPERT_WEIGHTS
-                                             : -1;
+  switch (node->op) {
+  case OP_LINEAR_CROSS_ENTROPY:
+  case OP_LINEAR_CROSS_ENTROPY_BACKWARD:
+    return LOSS_WEIGHTS;
+  case OP_EXPERT_LINEAR:
+    return EXPERT_WEIGHTS;
+  case OP_EXPERT_LINEAR_BACKWARD_DATA: /* w, dy, ends */
+    return 0;
+  default:
+    return -1;
+  }
 }
 
 /* Returns true if a node reads a tensor in another slot, too, which then needs it whole. */
@@ -90,6 +100,10 @@ static bool reads_on_disk(const struct neap_graph *graph, const struct node *nod
 static bool reads_own_share(const struct neap_graph *graph, const struct node *node, int32_t slot) {
   (void)graph, (void)slot;
   return node->pass == NEAP_PASS_UPDATE;
+}
+
+static bool reads_spilled(const struct neap_graph *graph, const struct node *node, int32_t slot) {
+  return node->pass == NEAP_PASS_UPDATE || reads_on_disk(graph, node, slot);
 }
 
 static bool reads_with_noise(const struct neap_graph *graph, const struct node *node, int32_t slot) {
@@ -132,7 +146,8 @@ static neap_status rewrite_all(struct copy *copy, const struct way *way, int32_t
   for (int32_t t = 0; t < (int32_t)from->tensors.count; t++) {
     kept[t] = way->can(from, t) ? copy->map[t] : NO_TENSOR;
     if (kept[t] == NO_TENSOR) continue;
-    copy->to->tensors.data[kept[t]].on_disk = way->from_disk;
+    copy->to->tensors.data[kept[t]].on_disk = way->from_file;
+    if (way->op == OP_LOAD && from->tensors.data[t].rank == 2) copy->to->tensors.data[kept[t]].plain = true;
     copy->to->tensors.data[kept[t]].perturbed = way->op == OP_PERTURB;
     if (way->op == OP_PERTURB) copy->to->tensors.data[kept[t]].plain = true; /* noise has that order */
   }
@@ -171,7 +186,8 @@ neap_status rewrite_fetch(const struct neap_graph *graph, struct neap_graph **ou
   const struct way way = {.can = can_fetch,
                           .reads_kept = reads_on_disk,
                           .op = OP_FETCH,
-                          .from_disk = true,
+                          .from_file = true,
+                          .by_rows = true,
                           .suffix = FETCH_SUFFIX};
   return rewrite_by(graph, &way, out);
 }
@@ -185,6 +201,76 @@ neap_status rewrite_gather(const struct neap_graph *graph, struct neap_graph **o
   const struct way way = {
       .can = is_shared, .reads_kept = reads_own_share, .op = OP_ALL_GATHER, .suffix = SHARES_SUFFIX};
   return rewrite_by(graph, &way, out);
+}
+
+/* ---- Variables on disk ---- */
+
+/* Returns true if a value is made in the bytes of a variable, which then must be in memory. */
+static bool has_guest(const struct neap_graph *graph, int32_t id) {
+  for (size_t t = 0; t < graph->tensors.count; t++)
+    if (graph->tensors.data[t].lies_in == 1 + id) return true;
+  return false;
+}
+
+/* Returns true if updates alone read a state. */
+static bool is_for_updates(const struct neap_graph *graph, int32_t id) {
+  for (size_t v = 0; v < graph->nodes.count; v++) {
+    const struct node *node = &graph->nodes.data[v];
+    for (int32_t i = 0; i < node->input_count && node->pass != NEAP_PASS_UPDATE; i++)
+      if (node->inputs[i] == id) return false;
+  }
+  return true;
+}
+
+static bool can_spill(const struct neap_graph *graph, int32_t id, struct spill_options options) {
+  const struct tensor *t = &graph->tensors.data[id];
+  const bool state = t->role == NEAP_ROLE_STATE && t->state_of != NULL && !t->carried && !t->average,
+             weight = t->role == NEAP_ROLE_PARAMETER && !t->frozen && !t->on_disk && is_trained(graph, id);
+  return t->view_of < 0 &&
+         (state ? options.states && (options.sums || !t->sum) : weight && options.weights) &&
+         dtype_bytes(t->dtype, (uint64_t)t->elements) >= least_bytes && !graph_is_output(graph, id) &&
+         !has_guest(graph, id) && (weight || is_for_updates(graph, id));
+}
+
+static bool is_spilled(const struct neap_graph *graph, int32_t id) {
+  const struct tensor *t = &graph->tensors.data[id];
+  return t->role == NEAP_ROLE_PARAMETER && t->view_of < 0 && t->spilled;
+}
+
+neap_status rewrite_load(const struct neap_graph *graph, struct neap_graph **out) {
+  static const char *const suffixes[2][2] = {{"", SPILLED_WEIGHTS},
+                                             {SPILLED_STATES, SPILLED_STATES SPILLED_WEIGHTS}};
+  bool states = false, weights = false;
+  for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++) {
+    weights = weights || is_spilled(graph, t);
+    states = states || (graph->tensors.data[t].role == NEAP_ROLE_STATE && graph->tensors.data[t].spilled);
+  }
+  const struct way way = {.can = is_spilled,
+                          .reads_kept = reads_spilled,
+                          .op = OP_LOAD,
+                          .by_rows = true,
+                          .suffix = suffixes[states][weights]};
+  return rewrite_by(graph, &way, out);
+}
+
+void graph_spill(struct neap_graph *graph, struct spill_options options) {
+  for (int32_t t = 0; t < (int32_t)graph->tensors.count; t++)
+    graph->tensors.data[t].spilled = can_spill(graph, t, options);
+}
+
+void graph_spill_like(struct neap_graph *graph, const struct neap_graph *training) {
+  size_t theirs = 0; /* residents come in one order */
+  for (size_t t = 0; t < graph->tensors.count; t++) {
+    struct tensor *tensor = &graph->tensors.data[t];
+    if (tensor->role != NEAP_ROLE_PARAMETER || tensor->view_of >= 0) continue;
+    for (size_t k = theirs; k < training->tensors.count; k++) {
+      const struct tensor *other = &training->tensors.data[k];
+      if (other->role != NEAP_ROLE_PARAMETER || strcmp(other->name, tensor->name) != 0) continue;
+      tensor->spilled = other->spilled;
+      theirs = k + 1;
+      break;
+    }
+  }
 }
 
 neap_status rewrite_perturb(const struct neap_graph *graph, struct neap_graph **out) {

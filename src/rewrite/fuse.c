@@ -34,9 +34,12 @@ static int32_t addend_slot(const struct node *node) {
   return node->op == OP_BATCH_NORM && !node->attributes.batch_norm.relu ? NORM_ADDEND : -1;
 }
 
-static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader) {
-  if (reader->op == OP_RELU || reader->op == OP_RELU6)
-    return node->op == OP_BATCH_NORM && !node->attributes.batch_norm.relu;
+static bool fusible(const struct neap_graph *graph, const struct node *node, const struct node *reader,
+                    bool bits) {
+  if (reader->op == OP_RELU || reader->op == OP_RELU6) {
+    if (node->op != OP_BATCH_NORM || node->attributes.batch_norm.relu) return false;
+    return !bits || reader->op == OP_RELU6 || node->inputs[NORM_ADDEND] != NO_TENSOR;
+  }
   if (reader->op == OP_MAX_POOL) return node->op == OP_RELU && !behind_batch_norm(graph, node);
   const int32_t slot = addend_slot(node);
   if (reader->op != OP_ADD || slot < 0 || node->inputs[slot] != NO_TENSOR) return false;
@@ -45,7 +48,8 @@ static bool fusible(const struct neap_graph *graph, const struct node *node, con
   return a->view_of < 0 && b->view_of < 0 && same_shape(a, b);
 }
 
-static neap_status find_pairs(const struct neap_graph *graph, struct region *region, struct fusion *fusion) {
+static neap_status find_pairs(const struct neap_graph *graph, bool bits, struct region *region,
+                              struct fusion *fusion) {
   const size_t nodes = graph->nodes.count;
   fusion->into = region_alloc(region, nodes, sizeof(int32_t));
   fusion->first = region_alloc(region, nodes, sizeof(int32_t));
@@ -59,7 +63,7 @@ static neap_status find_pairs(const struct neap_graph *graph, struct region *reg
     const struct node *node = &graph->nodes.data[v];
     if (node->output_count != 1) continue;
     const int32_t reader = only_reader(graph, start, readers, node->outputs[0]);
-    if (reader < 0 || fusion->first[reader] >= 0 || !fusible(graph, node, &graph->nodes.data[reader]))
+    if (reader < 0 || fusion->first[reader] >= 0 || !fusible(graph, node, &graph->nodes.data[reader], bits))
       continue;
     fusion->into[v] = reader;
     fusion->first[reader] = (int32_t)v;
@@ -89,12 +93,12 @@ static neap_status copy_pair(struct copy *copy, const struct node *a, const stru
   return copy_node(copy, fused);
 }
 
-static neap_status fuse_pairs(const struct neap_graph *graph, struct neap_graph **out) {
+static neap_status fuse_pairs(const struct neap_graph *graph, bool bits, struct neap_graph **out) {
   struct copy copy;
   TRY(copy_begin(&copy, graph, NULL));
   struct region region = {0};
   struct fusion fusion;
-  neap_status status = find_pairs(graph, &region, &fusion);
+  neap_status status = find_pairs(graph, bits, &region, &fusion);
   for (size_t v = 0; status == NEAP_OK && v < graph->nodes.count; v++) {
     const struct node *node = &graph->nodes.data[v];
     if (fusion.into[v] >= 0) continue;
@@ -106,10 +110,10 @@ static neap_status fuse_pairs(const struct neap_graph *graph, struct neap_graph 
 }
 
 /* Fuses twice, since BatchNorm takes an Add and then the ReLU after it. */
-neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out) {
+neap_status rewrite_fuse(const struct neap_graph *graph, bool bits, struct neap_graph **out) {
   struct neap_graph *pairs;
-  TRY(fuse_pairs(graph, &pairs));
-  const neap_status status = fuse_pairs(pairs, out);
+  TRY(fuse_pairs(graph, bits, &pairs));
+  const neap_status status = fuse_pairs(pairs, bits, out);
   neap_graph_free(pairs);
   return status;
 }

@@ -1,7 +1,6 @@
 /* Optional inputs of losses: weights of classes, second labels. */
 #include <string.h>
 
-#include "graph/task.h"
 #include "rewrite/copy.h"
 
 enum { WEIGHTS = 2, OTHERS, SHARES, LOSS_INPUTS };

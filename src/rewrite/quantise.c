@@ -129,8 +129,8 @@ static neap_status choose_types(const struct neap_graph *graph, const struct sto
     if (!is_parameter(t) || !quantised_type(options, t, stored->linear[i], &dtype)) continue;
     RETURN_IF(
         !t->frozen && !options->all, NEAP_INVALID_ARGUMENT,
-        "store: '%s' is trained, and only frozen weights can be stored in %s; freeze it (--freeze '%s'), "
-        "or take it out with --store '!%s'",
+        "store: '%s' is trained, and only frozen weights can be stored in %s; freeze it (`freeze` '%s'), "
+        "or take it out with `store` '!%s'",
         t->name, dtype_rows[dtype].name, t->name, t->name);
     if (has_blocks(graph, (int32_t)i, dtype)) {
       stored->types[i] = dtype;
@@ -142,7 +142,7 @@ static neap_status choose_types(const struct neap_graph *graph, const struct sto
   RETURN_IF(!any && left != NULL, NEAP_INVALID_ARGUMENT,
             "store: no weight of '%s' that '%s' matches can be stored in %s, which needs two dimensions or "
             "more and rows of a multiple of %d elements; '%s' is %s",
-            graph->name, options->list != NULL ? options->list : "--base", dtype_rows[dtype].name,
+            graph->name, options->list != NULL ? options->list : "`base`", dtype_rows[dtype].name,
             dtype_rows[dtype].block_elements, left->name, shape_text(left).text);
   return NEAP_OK;
 }

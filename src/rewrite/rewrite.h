@@ -8,8 +8,9 @@
 /* Replaces several nodes by one if the result between them has no other reader: BatchNorm + Relu or Relu6
  * (whose gradient then only needs the input), BatchNorm + Add, with or without a Relu after it, Conv + Add
  * (the sum is made in the convolution's registers), Relu before MaxPool (whose gradient only needs the pool's
- * indices, so the large output is never made). For a forward graph. */
-neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out);
+ * indices, so the large output is never made). `bits`: ReLU will keep bits for its gradient (rewrite_mask),
+ * so that BatchNorm + Relu stay two. For a forward graph. */
+neap_status rewrite_fuse(const struct neap_graph *graph, bool bits, struct neap_graph **out);
 
 /* Lets ReLU keep a bit for each element instead of its output for the gradient, if the backward pass does not
  * read the output otherwise: before a dropout, a crop or a concatenation, but not before a convolution, whose
@@ -17,6 +18,31 @@ neap_status rewrite_fuse(const struct neap_graph *graph, struct neap_graph **out
  * a training graph; the same bits. The plan decides whether it pays: making the output again may be
  * cheaper. */
 neap_status rewrite_mask(const struct neap_graph *graph, struct neap_graph **out);
+
+/* Has the backward pass read values in few bits: those that the forward pass makes of inputs and variables,
+ * in f32, bf16 or f16, of 1,024 elements or more. A node Compress (op/quantised.c) rounds such a value at
+ * random, a node Dequantise gives its numbers again, and the gradients read these. A value that some gradient
+ * reads exactly (op_row.exact) stays, also for others; one of which a gradient takes the sign is kept as
+ * bits, as by rewrite_mask. `text`: "8" or "4", the bits, or "4:LIST", with a list as in base/pattern.h of
+ * the names of values. For a training graph; other bits. NEAP_INVALID_ARGUMENT: the text is malformed, or a
+ * pattern matches no value that a gradient reads. */
+neap_status rewrite_compress(const struct neap_graph *graph, const char *text, struct neap_graph **out);
+
+/* Takes such a text apart; fails if it is malformed. `*list` NULL: all. */
+neap_status compress_parse(const char *text, neap_dtype *dtype, const char **list);
+
+/* Finds the residual branches over positions of a net with attention: what a sum of [N, T, width] adds to its
+ * shortcut. Marks them (tensor.kept_rows), so that graph_add_training takes their gradients at a share of the
+ * positions alone, 0 < share < 1: some rows of each sequence, drawn at each step for each branch
+ * (OP_KEPT_ROWS). A class token is kept always. For a forward graph. NEAP_UNSUPPORTED: it has no such branch.
+ */
+neap_status rewrite_mark_branches(const struct neap_graph *graph, float share, struct neap_graph **out);
+
+/* Has the backward pass of such branches compute with these rows, and read these rows of what the forward
+ * pass made: nodes GatherRows take them there. Only what must be whole is scattered: the gradients of keys
+ * and values are, and the sum with the gradient of the shortcut. For a training graph; the same sums in
+ * another order. */
+neap_status rewrite_keep_rows(const struct neap_graph *graph, struct neap_graph **out);
 
 /* Makes the forward graph that computes only the named outputs, by the rules of evaluation. Nodes, inputs,
  * parameters and states that no output depends on are removed. NEAP_INVALID_ARGUMENT: the graph names no
@@ -120,6 +146,21 @@ bool rewrite_can_fetch(const struct neap_graph *graph);
 void graph_share(struct neap_graph *graph, int32_t ranks);
 neap_status rewrite_gather(const struct neap_graph *graph, struct neap_graph **out);
 #define SHARES_SUFFIX "+shares"
+
+/* Marks variables of a training graph that then lie in the session's file on disk, except small ones: states
+ * that updates alone read, and trained parameters. graph_spill_like marks the parameters of an evaluation as
+ * a training graph has them. rewrite_load then makes a node Load for the readers of such parameters, except
+ * updates, which change them where they lie (kernel/spilled.h); rows are read as by rewrite_fetch. The
+ * graph's name ends in those of the two suffixes that hold. */
+struct spill_options {
+  bool states, weights;
+  bool sums; /* sums of gradients, too: updates alone read them */
+};
+void graph_spill(struct neap_graph *graph, struct spill_options options);
+void graph_spill_like(struct neap_graph *graph, const struct neap_graph *training);
+neap_status rewrite_load(const struct neap_graph *graph, struct neap_graph **out);
+#define SPILLED_STATES  "+spilled-states"
+#define SPILLED_WEIGHTS "+spilled-weights"
 
 /* Gives cross-entropies of logits the weights of their classes, from an input CLASS_WEIGHTS, f32 [classes].
  * For a forward graph. NEAP_INVALID_ARGUMENT: the graph has no such loss, or several of different classes. */

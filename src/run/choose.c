@@ -8,6 +8,7 @@
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "grad/gradient.h"
+#include "kernel/restorers.h"
 #include "neap_collective.h"
 #include "plan/memory_bound.h"
 #include "rewrite/rewrite.h"
@@ -16,20 +17,27 @@
 #include "run/prefetch.h"
 #include "run/settings.h"
 #include "run/speed.h"
+#include "run/spilled_variables.h"
+#include "step/lane_cost.h"
 #include "step/planner.h"
 
 /* ---- One variant's plan ---- */
 
-uint64_t process_growth(uint64_t nodes, neap_base_on_disk on_disk) {
+/* Returns true if a thread reads from disk while kernels run. */
+static bool has_jobs(struct on_disk on_disk) {
+  return on_disk.base == NEAP_DISK_ALWAYS || on_disk.variables != NEAP_DISK_FOR_AUTO;
+}
+
+uint64_t process_growth(uint64_t nodes, struct on_disk on_disk) {
   static const uint64_t of_node = 2560, of_reads = 3 << 20 /* buffers of weights that lie on disk */;
-  return PROCESS_GROWTH + nodes * of_node + (on_disk == NEAP_DISK_ALWAYS ? of_reads : 0);
+  return PROCESS_GROWTH + nodes * of_node + (has_jobs(on_disk) ? of_reads : 0);
 }
 
 /* Returns by how much the growth of a process with this step, and an evaluation of about half its nodes,
  * exceeds the usual reserve. */
 static uint64_t unusual_growth(const struct choice *c) {
   const uint64_t nodes = c->lowered->graph->nodes.count,
-                 growth = process_growth(nodes + nodes / 2, c->base_on_disk);
+                 growth = process_growth(nodes + nodes / 2, c->on_disk) + spilled_whole_bytes(c->lowered);
   return growth > PROCESS_RESERVE ? growth - PROCESS_RESERVE : 0;
 }
 
@@ -221,14 +229,16 @@ neap_variant variant_of_name(const char *graph, const char *name) {
 
 /* Replaces a plan's costs by those of this machine, as a plan is for any machine. The checker reports nodes
  * that the step does not have. */
-static void restate_costs(const struct neap_step *step, struct neap_plan *plan) {
+static neap_status restate_costs(const struct neap_step *step, struct neap_plan *plan) {
   double cost = 0;
   for (int32_t i = 0; i < plan->length; i++) {
-    if (plan->schedule[i] < 0 || plan->schedule[i] >= step->node_count) return;
+    if (plan->schedule[i] < 0 || plan->schedule[i] >= step->node_count) return NEAP_OK;
     cost += step->nodes[plan->schedule[i]].cost;
   }
+  if (step->has_lane) TRY(lane_cost(step, plan->schedule, plan->length, &cost));
   plan->cost = cost;
   plan->base_cost = step->base_cost;
+  return NEAP_OK;
 }
 
 static neap_status check_file(const struct choice *c, const char *file, uint64_t *smallest) {
@@ -266,7 +276,7 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
     c->lowered = other;
   }
   c->variant = other != NULL ? variant : NEAP_VARIANT_BASE;
-  restate_costs(c->lowered->step, c->plan);
+  TRY(restate_costs(c->lowered->step, c->plan));
   return check_file(c, given != NULL ? "rank 0" : options->plan_file, smallest);
 }
 
@@ -276,6 +286,7 @@ static neap_status read_plan(struct choice *c, const struct neap_graph *training
 static neap_status prefetch_within(struct choice *c) {
   const bool open = c->budget == NEAP_BUDGET_MAX || c->budget == NEAP_BUDGET_MIN;
   TRY(prefetch(c->lowered, open ? plan_bytes(c->plan) : c->budget, &c->plan));
+  if (c->plan->arena_bytes < c->end) c->plan->arena_bytes = c->end;
   return check(c->lowered->step, c->plan);
 }
 
@@ -285,13 +296,13 @@ void choice_free(struct choice *choice) {
 }
 
 /* Finds the least arena in which the end of a step fits; 0: it needs no more than the step. Updates of whole
- * matrices may. */
+ * matrices, and of variables on disk, may. */
 static neap_status find_end(const struct choice *c, const struct neap_session_options *options,
                             uint64_t *arena) {
   const struct optimizer optimizer = optimizer_of(options);
   *arena = 0;
   if (predicts_only(c->lowered->graph, options) || !step_in_parts(&optimizer) ||
-      !optimizer_rows[optimizer.kind].matrix)
+      (!optimizer_rows[optimizer.kind].matrix && c->on_disk.variables == NEAP_DISK_FOR_AUTO))
     return NEAP_OK;
   const struct lower_options lowering = lower_options_of(options);
   struct neap_graph *graph = NULL;
@@ -311,16 +322,15 @@ static neap_status find_end(const struct choice *c, const struct neap_session_op
  * `*smallest` (may be NULL): as in choose_plan. */
 static neap_status fit_end(struct choice *c, const struct neap_session_options *options, neap_status planned,
                            uint64_t *smallest) {
-  uint64_t arena;
   if (planned != NEAP_OK && (planned != NEAP_OVER_BUDGET || smallest == NULL)) return planned;
-  TRY(find_end(c, options, &arena));
-  const uint64_t bytes = c->lowered->step->resident_bytes + arena;
+  TRY(find_end(c, options, &c->end));
+  const uint64_t bytes = c->lowered->step->resident_bytes + c->end;
   if (planned != NEAP_OK) {
     if (budget_of(c, bytes) > *smallest) *smallest = budget_of(c, bytes);
     return planned;
   }
-  if (arena <= c->plan->arena_bytes) return NEAP_OK;
-  c->plan->arena_bytes = arena;
+  if (c->end <= c->plan->arena_bytes) return NEAP_OK;
+  c->plan->arena_bytes = c->end;
   if (c->budget == NEAP_BUDGET_MAX || c->budget == NEAP_BUDGET_MIN || bytes <= c->budget) return NEAP_OK;
   if (smallest != NULL) *smallest = budget_of(c, bytes);
   return neap_fail(NEAP_OVER_BUDGET,
@@ -328,19 +338,24 @@ static neap_status fit_end(struct choice *c, const struct neap_session_options *
                    (unsigned long long)bytes, (unsigned long long)c->budget);
 }
 
-/* Chooses with frozen weights in memory or on disk, as the options say. */
+struct on_disk on_disk_of(const struct neap_session_options *options) {
+  return (struct on_disk){options->base_on_disk,
+                          options->disk != NULL ? options->disk_for : NEAP_DISK_FOR_AUTO};
+}
+
+/* Chooses with weights and variables in memory or on disk, as the options say. */
 static neap_status choose_with(const struct neap_graph *graph, const struct neap_session_options *options,
                                const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
                                struct choice *out) {
   struct neap_graph *training = NULL;
-  struct choice choice = {.base_on_disk = options->base_on_disk};
+  struct choice choice = {.on_disk = on_disk_of(options)};
   TRY(make_main_graph(graph, options, &training));
   const bool replays = given != NULL || options->plan_file != NULL;
   neap_status status = replays ? read_plan(&choice, training, options, given, reserve, smallest)
                                : make_plan(&choice, training, options, reserve, smallest);
   neap_graph_free(training);
   status = fit_end(&choice, options, status, smallest);
-  const bool fixed = replays || (choice.base_on_disk != NEAP_DISK_ALWAYS && !shards_all(options));
+  const bool fixed = replays || (!has_jobs(choice.on_disk) && !shards_all(options));
   /* The least budget is that of planning: earlier reads may need fewer bytes by chance, but never ask for
    * more. */
   const uint64_t met = status == NEAP_OK ? plan_bytes(choice.plan) : 0;
@@ -352,6 +367,16 @@ static neap_status choose_with(const struct neap_graph *graph, const struct neap
   if (choice.budget == NEAP_BUDGET_MAX || choice.budget == NEAP_BUDGET_MIN) choice.budget = met;
   *out = choice;
   return NEAP_OK;
+}
+
+/* ---- Memory and disk ---- */
+
+void options_set_on_disk(struct neap_session_options *options, struct on_disk on_disk) {
+  options->base_on_disk = on_disk.base;
+  options->disk_for = on_disk.variables;
+  if (on_disk.variables != NEAP_DISK_FOR_AUTO) return;
+  options->disk = NULL;
+  options->disk_bytes = 0;
 }
 
 /* Finds out whether weights may be on disk instead of in memory, if the options leave that open. */
@@ -368,48 +393,154 @@ static neap_status may_fetch(const struct neap_graph *graph, const struct neap_s
   return NEAP_OK;
 }
 
-/* Finds out from the name of a plan's graph whether its frozen weights are on disk. */
-static neap_status lies_on_disk(const char *plan_file, const struct neap_plan *given, bool *does) {
+/* Returns the first of what lies on disk. */
+static const char *disk_word(neap_disk_for what) {
+  return (what & NEAP_DISK_FOR_ACTIVATIONS) != 0 ? "activations"
+         : (what & NEAP_DISK_FOR_STATES) != 0    ? "states"
+                                                 : "weights";
+}
+
+/* Finds out from the name of a plan's graph what is on disk. `may_fetch`: frozen weights may be. */
+static neap_status find_on_disk(const struct neap_session_options *options, const struct neap_plan *given,
+                                bool may_fetch, struct on_disk *on_disk) {
   struct neap_plan *plan;
-  TRY(given != NULL ? plan_create(given, &plan) : neap_plan_read(plan_file, &plan));
-  *does = strstr(plan->graph, FETCH_SUFFIX) != NULL;
+  TRY(given != NULL ? plan_create(given, &plan) : neap_plan_read(options->plan_file, &plan));
+  if (may_fetch && strstr(plan->graph, FETCH_SUFFIX) != NULL) on_disk->base = NEAP_DISK_ALWAYS;
+  on_disk->variables = (strstr(plan->graph, SPILLED_STATES) != NULL ? NEAP_DISK_FOR_STATES : 0) |
+                       (strstr(plan->graph, SPILLED_WEIGHTS) != NULL ? NEAP_DISK_FOR_WEIGHTS : 0) |
+                       (strstr(plan->graph, STORED_SUFFIX) != NULL ? NEAP_DISK_FOR_ACTIVATIONS : 0);
   neap_plan_free(plan);
+  RETURN_IF(
+      on_disk->variables != 0 && options->disk == NULL, NEAP_INVALID_PLAN,
+      "the plan keeps variables or activations on disk, but no folder is given for them; give one (`disk`)");
+  RETURN_IF(options->disk_for != NEAP_DISK_FOR_AUTO && (on_disk->variables & ~options->disk_for) != 0,
+            NEAP_INVALID_PLAN,
+            "the plan keeps %s on disk, which `disk-for` does not name; leave it out, or plan again",
+            disk_word(on_disk->variables & ~options->disk_for));
   return NEAP_OK;
 }
 
-/* Takes the plan with the smaller peak, and frees the other one. */
-static void take_lesser(struct choice *one, struct choice *other, struct choice *out) {
-  const bool first = plan_bytes(one->plan) <= plan_bytes(other->plan);
-  *out = first ? *one : *other;
-  choice_free(first ? other : one);
+/* The ways to divide a training between memory and disk, the preferred ones first. */
+enum { WAYS_LIMIT = 12 };
+
+static int list_ways(const struct neap_session_options *options, bool may_fetch, struct on_disk *ways) {
+  const neap_disk_for most = options->ema != 0 ? NEAP_DISK_FOR_STATES : NEAP_DISK_FOR_BOTH,
+                      open[] = {NEAP_DISK_FOR_AUTO,
+                                NEAP_DISK_FOR_ACTIVATIONS,
+                                NEAP_DISK_FOR_STATES,
+                                NEAP_DISK_FOR_STATES | NEAP_DISK_FOR_ACTIVATIONS,
+                                most,
+                                most | NEAP_DISK_FOR_ACTIVATIONS};
+  const bool settled = options->disk == NULL || options->disk_for != NEAP_DISK_FOR_AUTO;
+  const neap_disk_for one = options->disk == NULL ? NEAP_DISK_FOR_AUTO : options->disk_for;
+  int count = 0;
+  for (int i = 0; i < (settled ? 1 : (int)(sizeof open / sizeof *open)); i++)
+    for (int base = 0; base < (may_fetch ? 2 : 1); base++)
+      ways[count++] = (struct on_disk){
+          options->base_on_disk == NEAP_DISK_ALWAYS || base == 1 ? NEAP_DISK_ALWAYS : NEAP_DISK_NEVER,
+          settled ? one : open[i]};
+  return count;
+}
+
+/* Returns true if a plan recomputes enough for a way with more on disk to cost less. */
+static bool recomputes_much(const struct choice *c) {
+  static const double much = 1.05;
+  return c->plan->cost > much * c->plan->base_cost;
+}
+
+/* Takes a choice if it is better than the one so far, and frees the other. */
+static void take_better(struct choice *best, bool *any, struct choice *other, bool least) {
+  const bool better = !*any || (least ? plan_bytes(other->plan) < plan_bytes(best->plan)
+                                      : other->plan->cost < best->plan->cost);
+  if (better) {
+    const struct choice former = *best;
+    *best = *other;
+    *other = former;
+  }
+  if (*any) choice_free(other);
+  *any = true;
+}
+
+/* Fails, and frees the choice, if its variables take more of the disk than they may. */
+static neap_status check_file_bytes(const struct neap_session_options *options, struct choice *c) {
+  const uint64_t most = options->disk_bytes;
+  uint64_t bytes = 0;
+  const neap_status status = most == 0 ? NEAP_OK : spilled_file_bytes(c->lowered, c->plan, &bytes);
+  if (status == NEAP_OK && bytes <= most) return NEAP_OK;
+  choice_free(c);
+  if (status != NEAP_OK) return status;
+  return neap_fail(NEAP_INVALID_ARGUMENT,
+                   "disk: variables and activations take %llu bytes of it (at most %llu are allowed); allow "
+                   "more, or give a "
+                   "larger budget",
+                   (unsigned long long)bytes, (unsigned long long)most);
+}
+
+static neap_status choose_way(const struct neap_graph *graph, const struct neap_session_options *options,
+                              const struct on_disk *ways, int count, uint64_t reserve, uint64_t *smallest,
+                              struct choice *out) {
+  const bool least =
+      options->budget == NEAP_BUDGET_MIN && options->budget_fraction <= 0 && options->process_budget == 0;
+  bool any = false;
+  neap_status status = NEAP_OK;
+  for (int i = 0; i < count; i++) {
+    struct neap_session_options own = *options;
+    struct choice choice;
+    options_set_on_disk(&own, ways[i]);
+    const bool last = i + 1 == count && !any;
+    status = choose_with(graph, &own, NULL, reserve, last ? smallest : NULL, &choice);
+    if (status == NEAP_OVER_BUDGET && !last) continue;
+    if (status != NEAP_OK) break;
+    status = check_file_bytes(&own, &choice);
+    if (status != NEAP_OK) break; /* further ways take more */
+    take_better(out, &any, &choice, least);
+    const bool same_variables = i + 1 < count && ways[i + 1].variables == ways[i].variables;
+    if (!least && (same_variables || !recomputes_much(out))) break;
+  }
+  if (any && (status == NEAP_OK || status == NEAP_OVER_BUDGET || status == NEAP_INVALID_ARGUMENT))
+    return NEAP_OK;
+  if (any) choice_free(out);
+  return status;
+}
+
+/* Gives the bytes of keeping everything, with all variables in memory, too. */
+static neap_status bytes_in_memory(const struct neap_graph *graph, const struct neap_session_options *options,
+                                   uint64_t *bytes) {
+  struct neap_session_options in_memory = *options;
+  neap_step *step;
+  options_set_on_disk(&in_memory, (struct on_disk){NEAP_DISK_NEVER, NEAP_DISK_FOR_AUTO});
+  TRY(neap_step_from_graph(graph, &in_memory, &step));
+  const neap_status status = neap_step_keep_all_bytes(step, bytes);
+  neap_step_free(step);
+  return status;
 }
 
 neap_status choose_plan(const struct neap_graph *graph, const struct neap_session_options *options,
                         const struct neap_plan *given, uint64_t reserve, uint64_t *smallest,
                         struct choice *out) {
-  struct neap_session_options in_memory = *options, on_disk = *options;
-  struct choice one, other;
-  const bool replays = given != NULL || options->plan_file != NULL;
-  bool may, replayed = false;
-  in_memory.base_on_disk = NEAP_DISK_NEVER;
-  on_disk.base_on_disk = NEAP_DISK_ALWAYS;
+  struct on_disk ways[WAYS_LIMIT] = {{NEAP_DISK_NEVER, NEAP_DISK_FOR_AUTO}};
+  struct neap_session_options settled = *options;
+  bool may;
   TRY(check_session_options(options));
   TRY(may_fetch(graph, options, &may));
-  if (may && replays) TRY(lies_on_disk(options->plan_file, given, &replayed));
-  if (options->base_on_disk == NEAP_DISK_ALWAYS || replayed)
-    return choose_with(graph, &on_disk, given, reserve, smallest, out);
-  if (!may || replays) return choose_with(graph, &in_memory, given, reserve, smallest, out);
-  const bool least =
-      options->budget == NEAP_BUDGET_MIN && options->budget_fraction <= 0 && options->process_budget == 0;
-  const neap_status status = choose_with(graph, &in_memory, NULL, reserve, NULL, least ? &one : out);
-  if (status == NEAP_OVER_BUDGET) return choose_with(graph, &on_disk, NULL, reserve, smallest, out);
-  if (status != NEAP_OK || !least) return status;
-  const neap_status second = choose_with(graph, &on_disk, NULL, reserve, smallest, &other);
-  if (second == NEAP_OK)
-    take_lesser(&one, &other, out);
-  else
-    choice_free(&one);
-  return second;
+  if (predicts_only(graph, options)) /* it has no variables to keep on disk */
+    options_set_on_disk(&settled, (struct on_disk){options->base_on_disk, NEAP_DISK_FOR_AUTO});
+  if (given != NULL || options->plan_file != NULL) {
+    ways[0].base = options->base_on_disk == NEAP_DISK_ALWAYS ? NEAP_DISK_ALWAYS : NEAP_DISK_NEVER;
+    TRY(find_on_disk(options, given, may, &ways[0]));
+    options_set_on_disk(&settled, ways[0]);
+    return choose_with(graph, &settled, given, reserve, smallest, out);
+  }
+  uint64_t everything = 0;
+  if (settled.disk != NULL) TRY(bytes_in_memory(graph, options, &everything));
+  if (options->budget_fraction > 0 && settled.disk != NULL) {
+    settled.budget = neap_budget_share(options->budget_fraction, everything);
+    settled.budget_fraction = 0;
+  }
+  const int count = list_ways(&settled, may, ways);
+  TRY(choose_way(graph, &settled, ways, count, reserve, smallest, out));
+  if (everything > out->keep_all) out->keep_all = everything;
+  return NEAP_OK;
 }
 
 /* ---- In two parts ---- */
@@ -459,7 +590,7 @@ static neap_status plan_parts(struct parts *p, const struct neap_session_options
     uint64_t own = UINT64_MAX;
     TRY(plan_within(c->lowered->step, c->budget, &how, smallest != NULL ? &own : NULL, &c->plan));
     if (c->plan != NULL) {
-      TRY(c->base_on_disk == NEAP_DISK_ALWAYS ? prefetch_within(c) : check(c->lowered->step, c->plan));
+      TRY(c->on_disk.base == NEAP_DISK_ALWAYS ? prefetch_within(c) : check(c->lowered->step, c->plan));
       continue;
     }
     failed = c;
@@ -485,7 +616,7 @@ neap_status choose_parts(const struct neap_graph *graph, const struct neap_sessi
             "graph '%s' prepares states: it has two plans, which cannot be in one plan file", graph->name);
   if (settled.base_on_disk != NEAP_DISK_ALWAYS) settled.base_on_disk = NEAP_DISK_NEVER;
   for (int i = 0; i < PART_COUNT; i++)
-    p.part[i] = (struct choice){.base_on_disk = settled.base_on_disk, .variant = NEAP_VARIANT_BASE};
+    p.part[i] = (struct choice){.on_disk.base = settled.base_on_disk, .variant = NEAP_VARIANT_BASE};
   neap_status status = lower_parts(graph, &settled, &p);
   if (status == NEAP_OK) status = resolve_budgets(&p, &settled, reserve);
   if (status == NEAP_OK) status = plan_parts(&p, &settled, smallest);

@@ -8,12 +8,24 @@
 /* Returns the variant at the end of the name of a plan's graph; the base if it ends in none. */
 neap_variant variant_of_name(const char *graph, const char *name);
 
+/* Weights and variables of a training that lie on disk. */
+struct on_disk {
+  neap_base_on_disk base;  /* ALWAYS or NEVER */
+  neap_disk_for variables; /* none: NEAP_DISK_FOR_AUTO */
+};
+
+/* Writes it into options, which then leave nothing open. */
+void options_set_on_disk(struct neap_session_options *options, struct on_disk on_disk);
+/* Returns what such options keep on disk. */
+struct on_disk on_disk_of(const struct neap_session_options *options);
+
 struct choice {
   neap_variant variant;
-  neap_base_on_disk base_on_disk; /* ALWAYS or NEVER */
+  struct on_disk on_disk;
   struct lowered *lowered;
   struct neap_plan *plan; /* valid by the checker, within the budget */
   uint64_t budget, keep_all;
+  uint64_t end;  /* bytes of the arena that the end of a step needs; 0: no more than the step */
   uint64_t rest; /* of the process, also covered by its budget; 0: it has no budget */
 };
 
@@ -29,14 +41,15 @@ enum { PROCESS_RETRY_MARGIN = 64 << 10, PROCESS_RUN_MARGIN = 1 << 20 };
 
 /* Returns the memory that a process needs once that of its session is mapped: for programs of `nodes` nodes
  * in all, and a part that does not depend on the model. */
-uint64_t process_growth(uint64_t nodes, neap_base_on_disk on_disk);
+uint64_t process_growth(uint64_t nodes, struct on_disk on_disk);
 
 /* Plans the step of a graph in the variant of the options. For AUTO plans each, and takes the one with the
  * cheapest plan (for the least budget, the least peak), the base among equals. Variants that are
  * surely not cheaper are not planned: none if the base recomputes nothing, none whose step costs more without
  * recomputation, and none that hardly saves memory with everything kept. A plan file has its variant in the
- * name of its graph. If the options leave open whether frozen weights are on disk, they are if the budget is
- * not met otherwise or, for the least budget, if that needs less. Free `out` with choice_free.
+ * name of its graph. What the options leave open lies on disk if the budget is not met otherwise, or, for the
+ * least budget, if that needs less; variables do also if that costs less than recomputing. Free `out` with
+ * choice_free.
  * NEAP_OVER_BUDGET: `*smallest` (may be NULL) is the smallest budget that one of them meets. `reserve`: the
  * later growth of the process, for a budget of the process. `given`: NULL, or a plan that is used like one
  * from a file. */

@@ -6,6 +6,7 @@
 #include "rewrite/rewrite.h"
 #include "run/averages.h"
 #include "run/positions.h"
+#include "run/session_memory.h"
 #include "run/sparse.h"
 #include "run/variables.h"
 #include "run/weight_files.h"
@@ -83,13 +84,45 @@ static neap_status load_positions(neap_session *s, const struct place *places, f
   return NEAP_OK;
 }
 
+/* Loads a variable that is written in parts. `blocks`: of its own type, which are copied unchanged. */
+static neap_status load_parts(neap_session *s, int32_t index, struct place place, bool blocks,
+                              float *buffer) {
+  const int32_t id = s->variables[index].tensor;
+  const int64_t elements = place.file->tensors[place.index].elements, part = variable_part(s, index);
+  for (int64_t first = 0; first < elements; first += part) {
+    const int64_t left = elements - first, count = left < part ? left : part;
+    TRY(blocks ? safetensors_read_blocks(place.file, place.index, first, count, buffer)
+               : safetensors_read_part(place.file, place.index, first, count, false, buffer));
+    TRY(blocks ? session_copy_piece_bytes(s, id, false, first, buffer)
+               : session_write_part(s, index, first, buffer));
+  }
+  return NEAP_OK;
+}
+
+/* Loads a variable that is written in parts from values and their indices, which come in no parts. */
+static neap_status load_indexed(neap_session *s, int32_t index, struct place place) {
+  const struct safetensors_tensor *tensor = &place.file->tensors[place.index];
+  float *data = malloc((size_t)tensor->elements * sizeof *data);
+  RETURN_IF(data == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for tensor '%s'", place.file->path,
+            tensor->name);
+  neap_status status = safetensors_read(place.file, place.index, data);
+  if (status == NEAP_OK) status = neap_session_write(s, index, data);
+  free(data);
+  return status;
+}
+
 /* Loads a variable; blocks of its own type are copied unchanged. */
 static neap_status load_variable(neap_session *s, int32_t index, struct place place, float *buffer) {
   const char *type = place.file->tensors[place.index].dtype;
   neap_variable variable;
   TRY(neap_session_variable(s, index, &variable));
-  if (dtype_is_quantised(variable.dtype) && strcmp(type, dtype_rows[variable.dtype].safetensors) == 0) {
-    TRY(safetensors_read_blocks(place.file, place.index, buffer));
+  const bool blocks =
+      dtype_is_quantised(variable.dtype) && strcmp(type, dtype_rows[variable.dtype].safetensors) == 0;
+  if (variable_part(s, index) < variable.elements)
+    return place.file->tensors[place.index].indices != NULL ? load_indexed(s, index, place)
+                                                            : load_parts(s, index, place, blocks, buffer);
+  if (blocks) {
+    TRY(safetensors_read_blocks(place.file, place.index, 0, variable.elements, buffer));
     return session_write_blocks(s, index, buffer);
   }
   TRY(safetensors_read(place.file, place.index, buffer));
@@ -196,12 +229,50 @@ static neap_status load_blocks(neap_session *s, int32_t variable, const struct v
   return NEAP_OK;
 }
 
+/* Reads a matrix by rows and writes it by parts, which need not be whole rows. `held` [a part and a row]:
+ * what has been read and not yet written. */
+static neap_status copy_rows(neap_session *s, int32_t variable, const struct value_source *source,
+                             int32_t index, float *held) {
+  const struct tensor *t = &s->main->graph->tensors.data[s->variables[variable].tensor];
+  const int64_t row = row_elements(t), part = variable_part(s, variable);
+  int64_t read = 0, written = 0, count = 0; /* rows; elements, and those held */
+  while (written < t->elements) {
+    const int64_t left = t->elements - written, wanted = left < part ? left : part,
+                  missing = count < wanted ? (wanted - count + row - 1) / row : 0;
+    if (missing > 0) TRY(source->read_rows(source->context, index, read, missing, held + count));
+    read += missing;
+    count += missing * row;
+    TRY(session_write_part(s, variable, written, held));
+    written += wanted;
+    count -= wanted;
+    memmove(held, held + wanted, (size_t)count * sizeof *held);
+  }
+  return NEAP_OK;
+}
+
+/* Loads a variable that is written in parts: by rows if the source has them, else through all of it. */
+static neap_status load_rows(neap_session *s, int32_t variable, const struct value_source *source,
+                             int32_t index) {
+  const struct tensor *t = &s->main->graph->tensors.data[s->variables[variable].tensor];
+  const bool rows = source->read_rows != NULL && t->rank == 2;
+  const int64_t room = rows ? variable_part(s, variable) + row_elements(t) : t->elements;
+  float *held = malloc((size_t)room * sizeof *held);
+  RETURN_IF(held == NULL, NEAP_OUT_OF_MEMORY, "'%s': out of memory for its first values", t->name);
+  neap_status status =
+      rows ? copy_rows(s, variable, source, index, held) : source->read(source->context, index, held);
+  if (status == NEAP_OK && !rows) status = neap_session_write(s, variable, held);
+  free(held);
+  return status;
+}
+
 static neap_status load_value(neap_session *s, int32_t variable, const struct value_source *source,
                               int32_t index, float *buffer) {
   const neap_dtype dtype = s->main->graph->tensors.data[s->variables[variable].tensor].dtype;
   if (source->has_blocks != NULL && s->variables[variable].layer < 0 && dtype_is_quantised(dtype) &&
       source->has_blocks(source->context, index, dtype))
     return load_blocks(s, variable, source, index, buffer);
+  if (variable_part(s, variable) < s->main->graph->tensors.data[s->variables[variable].tensor].elements)
+    return load_rows(s, variable, source, index);
   TRY(source->read(source->context, index, buffer));
   return neap_session_write(s, variable, buffer);
 }
@@ -340,7 +411,7 @@ static neap_status fit(struct fitting *f, const char *path, const char *map) {
   TRY(report_unused(f));
   RETURN_IF(f->report->taken == 0, NEAP_BAD_FORMAT,
             "%s: none of its %d tensors has name and shape of a weight of this model; the first is '%s', the "
-            "model's first '%s'; a map gives other names (--init-map)",
+            "model's first '%s'; a map gives other names (`init-map`)",
             path, f->files.tensor_count,
             f->files.tensor_count > 0 ? f->files.tensors[0].file->tensors[f->files.tensors[0].index].name
                                       : "",

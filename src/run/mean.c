@@ -10,6 +10,7 @@ struct mean {
   struct safetensors *files;
   int32_t count, open; /* open: of the files, that are to be closed */
   double *sums;        /* room for the largest variable */
+  float *whole;        /* the same, where those of the session are written in parts; else NULL */
 };
 
 /* Adds a variable; neap_session_load has checked that the first file has the session's variables. */
@@ -52,6 +53,10 @@ static neap_status average_all(struct mean *m, float *values) {
   }
   m->sums = malloc((size_t)most * sizeof *m->sums);
   RETURN_IF_NULL(m->sums);
+  if (m->session->spill_file != NULL) {
+    values = m->whole = malloc((size_t)most * sizeof *values);
+    RETURN_IF_NULL(values);
+  }
   for (int32_t i = 0; i < variables; i++) {
     TRY(neap_session_variable(m->session, i, &variable));
     if (!variable_is_saved(m->session, i) && safetensors_find(&m->files[0], variable.name) < 0) continue;
@@ -90,6 +95,7 @@ neap_status neap_session_load_mean(neap_session *s, const char *const *paths, in
 done:
   for (int32_t f = 0; f < m.open; f++) safetensors_close(&m.files[f]);
   free(allocated);
+  free(m.whole);
   free(m.sums);
   free(m.files);
   return status;

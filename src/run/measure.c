@@ -1,6 +1,7 @@
 /* Measures costs on this machine: each distinct kernel of a lowered graph is timed once, and never again with
  * a database of times. */
 #include "run/measure.h"
+#include "kernel/spilled.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,11 +114,11 @@ struct measurement {
   int32_t known_count, timed_count;
 };
 
-/* Returns true for nodes that read the model's file or receive from others. They keep their costs by the
+/* Returns true for nodes that read from disk or receive from others. They keep their costs by the
  * speed of disk and exchange, as neither exists here. */
 static bool reads_elsewhere(const struct lowered *l, int32_t v) {
   const struct node *node = &l->graph->nodes.data[v];
-  if (node->op == OP_ALL_GATHER) return true;
+  if (node->op == OP_ALL_GATHER || node->op == OP_LOAD || spilled_updates(l->graph, node)) return true;
   for (int32_t i = 0; i < node->input_count; i++)
     if (node->inputs[i] != NO_TENSOR && l->graph->tensors.data[node->inputs[i]].on_disk) return true;
   return false;

@@ -279,7 +279,7 @@ static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t ar
 }
 
 static neap_status fail_empty(const struct neap_session *s) {
-  return neap_fail(NEAP_UNSUPPORTED, "--pipeline %d: the model has no block for rank %d; give fewer ranks",
+  return neap_fail(NEAP_UNSUPPORTED, "`pipeline` %d: the model has no block for rank %d; give fewer ranks",
                    s->options.pipeline, pipeline_own_rank(s));
 }
 
@@ -336,7 +336,8 @@ static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
   memory_status_trim();
   const uint64_t nodes = (uint64_t)s->pipeline->whole[PROGRAM_STEP]->graph->nodes.count,
                  rest = memory_status_read().resident_bytes + reserve +
-                        process_growth(nodes, NEAP_DISK_NEVER) + PROCESS_RUN_MARGIN;
+                        process_growth(nodes, (struct on_disk){NEAP_DISK_NEVER, NEAP_DISK_FOR_AUTO}) +
+                        PROCESS_RUN_MARGIN;
   return o->process_budget > rest ? o->process_budget - rest : 1;
 }
 

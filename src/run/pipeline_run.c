@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "run/executor_whole.h"
 #include "run/pipeline_prepare.h"
+#include "run/session_graphs.h"
 #include "run/session_memory.h"
 #include "run/session_ranks.h"
 #include "run/session_run.h"
@@ -13,7 +15,7 @@ static int32_t micro_batch_of_step(const struct neap_session *s, int32_t own) {
 }
 /* ---- Places ---- */
 
-neap_status pipeline_bind(struct neap_session *s) {
+static neap_status bind(struct neap_session *s) {
   struct pipeline *p = s->pipeline;
   const int32_t first = (int32_t)s->main->graph->tensors.count - p->own_count;
   uint64_t *places = region_alloc(&p->region, (size_t)p->own_count + 1, sizeof *places);
@@ -114,10 +116,13 @@ static neap_status send_values(struct neap_session *s, const int32_t *made, cons
 
 /* ---- A step ---- */
 
-neap_status pipeline_take(struct neap_session *s, float share) {
+/* Keeps the inputs of a micro-batch, and its share of the loss. */
+static neap_status take(struct neap_session *s, float learning_rate, float share, neap_step_result *result) {
   struct pipeline *p = s->pipeline;
   const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
   const int32_t own_micro_batch = s->micro_batch / session_batch_ranks(s);
+  (void)learning_rate; /* `complete` runs it */
+  if (result != NULL) *result = (neap_step_result){.gradient_norm = -1};
   p->shares[own_micro_batch] = share;
   for (int32_t i = 0; i < p->own_count; i++) {
     const struct piece_value *value = &p->pieces.values[p->own[i].value];
@@ -173,7 +178,8 @@ static neap_status run_phases(struct neap_session *s, enum program_kind kind, fl
   return NEAP_OK;
 }
 
-neap_status pipeline_run_step(struct neap_session *s, float rate, neap_step_result *result) {
+/* Runs all micro-batches that were taken. `*result`: that of the last. */
+static neap_status complete(struct neap_session *s, float rate, neap_step_result *result) {
   struct pipeline *p = s->pipeline;
   const int32_t parts = s->micro_batch / session_batch_ranks(s);
   TRY(run_phases(s, PROGRAM_BEGIN, rate));
@@ -217,12 +223,14 @@ static neap_status renew_weights(struct neap_session *s) {
   return NEAP_OK;
 }
 
-neap_status pipeline_run_end(struct neap_session *s, float rate) {
+static neap_status end(struct neap_session *s, float rate, float share) {
+  (void)share;
   TRY(run_phases(s, PROGRAM_END, rate));
   return renew_weights(s);
 }
 
-neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) {
+/* Evaluates; every rank gets the result. */
+static neap_status evaluate(struct neap_session *s, neap_step_result *result) {
   struct pipeline *p = s->pipeline;
   static const int32_t none[64] = {0};
   const struct neap_graph *graph = p->whole[PROGRAM_EVALUATE]->graph;
@@ -249,3 +257,28 @@ neap_status pipeline_evaluate(struct neap_session *s, neap_step_result *result) 
 const neap_step_result *session_part_results(const struct neap_session *s) {
   return s->pipeline != NULL ? s->pipeline->results : NULL;
 }
+
+/* ---- The executor ---- */
+
+static neap_status plan(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,
+                        uint64_t *smallest) {
+  TRY(check_session_options(&s->options));
+  TRY(pipeline_plan(s, graph, reserve, smallest));
+  return session_list_outputs(s, graph);
+}
+
+const struct executor pipeline_executor = {
+    .name = "pipeline",
+    .plan = plan,
+    .bind = bind,
+    .take = take,
+    .complete = complete,
+    .end = end,
+    .evaluate = evaluate,
+    .nodes = pipeline_node_count,
+    .value_bytes = pipeline_value_bytes,
+    .free = session_pipeline_free,
+    .in_parts = true,
+    .one_shape = "`pipeline`: all micro-batches must have one size and one length; give `drop-last` on, or "
+                 "`length`",
+    .no_outputs = "the ranks of a pipeline give the loss alone; predict with one process"};

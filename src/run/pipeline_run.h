@@ -10,21 +10,6 @@
 
 #include "run/session.h"
 
-/* Resolves the places of all pieces, once the memory is mapped. */
-neap_status pipeline_bind(struct neap_session *session);
-
-/* Keeps the inputs of the next micro-batch, and its share of the loss. */
-neap_status pipeline_take(struct neap_session *session, float share);
-
-/* Runs all micro-batches that were taken, without the updates behind them. `*result`: that of the last. */
-neap_status pipeline_run_step(struct neap_session *session, float learning_rate, neap_step_result *result);
-
-/* Runs the updates. */
-neap_status pipeline_run_end(struct neap_session *session, float learning_rate);
-
-/* Evaluates; every rank gets the result. */
-neap_status pipeline_evaluate(struct neap_session *session, neap_step_result *result);
-
 /* Returns the results of the last step, by micro-batch; NULL: the session is no pipeline. */
 const neap_step_result *session_part_results(const struct neap_session *session);
 

@@ -7,6 +7,9 @@
 #include "base/stop.h"
 #include "device/poison.h"
 #include "kernel/ranks.h"
+#include "kernel/restorers.h"
+#include "kernel/spilled.h"
+#include "run/spilled_variables.h"
 #include "step/simulate.h"
 
 struct binding {
@@ -42,7 +45,8 @@ static bool is_read(const struct binding *b, int32_t made, int32_t at) {
     const struct node *node = kernel_node(&b->lowered->kernels[b->plan->schedule[p]]);
     for (int32_t i = 0; i < node->input_count; i++)
       if (node->inputs[i] != NO_TENSOR && b->lowered->home[node->inputs[i]] == made) return true;
-    if (b->plan->schedule[p] == b->plan->schedule[at]) return false;
+    for (int32_t i = 0; i < node->output_count; i++)
+      if (b->lowered->home[node->outputs[i]] == made) return false;
   }
   return false;
 }
@@ -68,6 +72,52 @@ static void bind_lane(const struct binding *b, int32_t op, enum program_lane lan
     b->started[made] = ++started;
     if (!is_read(b, made, at)) alone = started;
   }
+}
+
+/* Numbers what Stores and Restores move, as the session's file has it (run/spilled_variables.h). */
+static void number_values(const struct binding *b, struct program *program) {
+  const struct neap_step *step = b->lowered->step;
+  int64_t next = spilled_count(b->lowered);
+  for (int32_t v = step->required_count; v < step->node_count; v++) {
+    if (step_restores(step, v) || !plan_stores(b->plan, v)) continue;
+    for (int32_t at = 0; at < program->length; at++)
+      if (b->plan->schedule[at] == v || step->store[step->maker[b->plan->schedule[at]]] == v)
+        program->calls[at].value = next;
+    next += step->nodes[v].input_count;
+  }
+}
+
+/* Does for the session's file what bind_lane does for one operator: Loads and Restores begin at their
+ * positions, Stores behind others, and a Store's own call waits for its job. */
+static neap_status bind_disk(const struct binding *b, struct program *program) {
+  int32_t started = 0, alone = 0;
+  memset(b->started, 0, (size_t)b->lowered->step->tensor_count * sizeof *b->started);
+  TRY(lane_find_stores(b->region, b->lowered->step, b->plan->schedule, b->plan->length, &program->stores));
+  number_values(b, program);
+  for (int32_t at = 0; at < program->length; at++) {
+    struct call *call = &program->calls[at];
+    const struct node *node = kernel_node(call->kernel);
+    int32_t needed =
+        alone > call->needs[LANE_LOADS] ? alone : call->needs[LANE_LOADS]; /* a Store's: set already */
+    for (int32_t i = 0; node->op != OP_STORE && i < node->input_count; i++) {
+      const int32_t input = node->inputs[i] != NO_TENSOR ? b->started[b->lowered->home[node->inputs[i]]] : 0;
+      needed = input > needed ? input : needed;
+    }
+    call->needs[LANE_LOADS] = needed;
+    alone = 0;
+    const bool begins = node->op == OP_LOAD || node->op == OP_RESTORE;
+    if (begins) call->lane = LANE_LOADS;
+    for (int32_t i = 0; i < node->output_count; i++) {
+      const int32_t made = b->lowered->home[node->outputs[i]];
+      b->started[made] = begins ? ++started : 0;
+      if (begins && !is_read(b, made, at)) alone = started;
+    }
+    for (int32_t store = program->stores.first[at]; store >= 0; store = program->stores.next[store]) {
+      started += kernel_node(program->calls[store].kernel)->input_count;
+      program->calls[store].needs[LANE_LOADS] = started;
+    }
+  }
+  return NEAP_OK;
 }
 
 static neap_status bind_call(const struct binding *b, int32_t position, int32_t *instance,
@@ -195,6 +245,7 @@ neap_status program_create(struct region *region, const struct lowered *lowered,
   }
   bind_lane(&b, OP_FETCH, LANE_READS, &program);
   bind_lane(&b, OP_ALL_GATHER, LANE_GATHERS, &program);
+  TRY(bind_disk(&b, &program));
   TRY(make_room_for_operands(&b, &program));
   TRY(find_outputs(&b, &program));
   find_labels(&b, &program);
@@ -292,10 +343,12 @@ static neap_status call_kernel(const struct program *program, const struct call 
   void *workspace = address(program, base, call->workspace);
   for (int32_t i = 0; i < node->input_count; i++) inputs[i] = address(program, base, call->inputs[i]);
   for (int32_t i = 0; i < node->output_count; i++) outputs[i] = address(program, base, call->outputs[i]);
-  const bool shared = context->ranks != NULL && ranks_share(call->kernel->graph, node);
+  const bool shared = context->ranks != NULL && ranks_share(call->kernel->graph, node),
+             spilled = context->spill != NULL && spilled_updates(call->kernel->graph, node);
   close_operands(program, call, base, false);
-  TRY(shared ? ranks_run(program->lowered, call->kernel, inputs, outputs, workspace, context)
-             : call->kernel->run(call->kernel, inputs, outputs, workspace, context));
+  TRY(spilled  ? spilled_run(program->lowered, call->kernel, call->inputs, inputs, workspace, context)
+      : shared ? ranks_run(program->lowered, call->kernel, inputs, outputs, workspace, context)
+               : call->kernel->run(call->kernel, inputs, outputs, workspace, context));
   spoil_dead(program, call, base);
   close_operands(program, call, base, true);
   return NEAP_OK;
@@ -307,7 +360,8 @@ struct run {
   const struct device_memory *memory;
   struct transfer *transfer;
   struct lane *lanes[PROGRAM_LANES]; /* NULL: the program has no job for it */
-  uint64_t before[PROGRAM_LANES];    /* jobs that were started before the run */
+  uint64_t
+      started[PROGRAM_LANES]; /* jobs of the program; others of a lane have ended when one is waited for */
 };
 
 static neap_status run_gather(void *context, const struct lane_job *job) {
@@ -333,6 +387,8 @@ static neap_status start_job(const struct program *program, const struct call *c
     whole = ranks_place_own(program->lowered, kernel, run->context->ranks, base + call->inputs[0],
                             base + call->outputs[0]);
   device_leave(run->memory);
+  const struct node *node = kernel_node(kernel);
+  run->started[call->lane] += (uint64_t)node->output_count;
   if (call->lane == LANE_GATHERS) {
     lane_start(run->lanes[LANE_GATHERS], &(struct lane_job){.run = run_gather,
                                                             .context = run,
@@ -341,16 +397,44 @@ static neap_status start_job(const struct program *program, const struct call *c
                                                             .place = call->outputs[0]});
     return NEAP_OK;
   }
+  if (call->lane == LANE_LOADS) {
+    const struct spill *spill = run->context->spill;
+    for (int32_t i = 0; node->op == OP_RESTORE && i < node->output_count; i++)
+      spill->load(spill->context, call->value + i, call->outputs[i]);
+    if (node->op == OP_LOAD) spill->load(spill->context, (int64_t)call->inputs[0], call->outputs[0]);
+    return NEAP_OK;
+  }
   RETURN_IF(run->transfer == NULL, NEAP_INVALID_ARGUMENT, "'%s' is on disk: load the model's file first",
             kernel_input(kernel, 0)->name);
   return transfer_start(run->transfer, kernel_input(kernel, 0), call->outputs[0]);
+}
+
+/* Starts the jobs of the Stores that begin behind a position. */
+static neap_status start_stores(const struct program *program, int32_t behind, struct run *run) {
+  const struct spill *spill = run->context->spill;
+  for (int32_t at = program->stores.first[behind]; at >= 0; at = program->stores.next[at]) {
+    const struct call *store = &program->calls[at];
+    const int32_t count = kernel_node(store->kernel)->input_count;
+    unsigned char *base;
+    TRY(device_wait(run->memory));
+    TRY(device_enter(run->memory, &base));
+    close_operands(program, store, base, false);
+    device_leave(run->memory);
+    for (int32_t i = 0; i < count; i++) spill->store(spill->context, store->value + i, store->inputs[i]);
+    run->started[LANE_LOADS] += (uint64_t)count;
+    /* A kernel that reads the same would close what the job reads. */
+    if (POISONS) TRY(lane_wait(run->lanes[LANE_LOADS], lane_started(run->lanes[LANE_LOADS])));
+    if (POISONS) close_operands(program, store, base, true);
+  }
+  return NEAP_OK;
 }
 
 /* Waits for the jobs that a call needs. A rank without a micro-batch reads no weights. */
 static neap_status wait_for_jobs(const struct call *call, bool idle, const struct run *run) {
   for (int lane = 0; lane < PROGRAM_LANES; lane++)
     if (call->needs[lane] > 0 && !(idle && lane == LANE_READS) && run->lanes[lane] != NULL)
-      TRY(lane_wait(run->lanes[lane], run->before[lane] + (uint64_t)call->needs[lane]));
+      TRY(lane_wait(run->lanes[lane],
+                    lane_started(run->lanes[lane]) - run->started[lane] + (uint64_t)call->needs[lane]));
   return NEAP_OK;
 }
 
@@ -378,8 +462,11 @@ static neap_status run_calls(const struct program *program, struct run *run, uin
               "stopped on request");
     if (call->change > *changed) *changed = call->change;
     measure(program->lowered, call, measured);
-    TRY(call->lane != PROGRAM_LANES ? start_job(program, call, run)
-                                    : run_call(program, at, run->context, run->memory));
+    if (call->lane != PROGRAM_LANES)
+      TRY(start_job(program, call, run));
+    else if (kernel_node(call->kernel)->op != OP_STORE)
+      TRY(run_call(program, at, run->context, run->memory));
+    TRY(start_stores(program, at, run));
   }
   return device_wait(run->memory);
 }
@@ -391,10 +478,9 @@ neap_status program_run(const struct program *program, const struct run_context 
   struct run run = {.context = context,
                     .memory = memory,
                     .transfer = transfer,
-                    .lanes = {transfer != NULL ? transfer_lane(transfer) : NULL, gathers}};
+                    .lanes = {transfer != NULL ? transfer_lane(transfer) : NULL, gathers,
+                              context->spill != NULL ? context->spill->lane : NULL}};
   const double waited = gathers != NULL ? lane_waited(gathers) : 0;
-  for (int lane = 0; lane < PROGRAM_LANES; lane++)
-    if (run.lanes[lane] != NULL) run.before[lane] = lane_started(run.lanes[lane]);
   TRY(team_set(program->lowered->threads, &former));
   neap_status status = close_or_open_all(true, memory);
   if (status == NEAP_OK) status = run_calls(program, &run, measured, changed, most);

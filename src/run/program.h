@@ -4,6 +4,7 @@
 
 #include "kernel/kernel.h"
 #include "run/transfer.h"
+#include "step/lane_cost.h"
 #include "step/plan.h"
 
 /* The most important change that outlives a step, in rising order. */
@@ -15,8 +16,9 @@ bool is_running_statistic(const struct tensor *tensor);
 /* A place that does not exist; other places are offsets in a session's memory. */
 #define NOWHERE UINT64_MAX
 
-/* Lanes of a program: reads of weights on disk, and gathers of weights of which each rank has a share. */
-enum program_lane { LANE_READS, LANE_GATHERS, PROGRAM_LANES };
+/* Lanes of a program: reads of weights in the model's file, gathers of weights of which each rank has a
+ * share, and reads of variables in the session's file. */
+enum program_lane { LANE_READS, LANE_GATHERS, LANE_LOADS, PROGRAM_LANES };
 
 /* One position of a schedule, ready to run. */
 struct call {
@@ -25,7 +27,8 @@ struct call {
   uint64_t *inputs, *outputs; /* places; NOWHERE: an optional input that is not given */
   uint64_t workspace;
   uint64_t workspace_bytes;
-  enum program_lane lane;       /* in which it starts a job; PROGRAM_LANES: it runs itself */
+  enum program_lane lane; /* in which it starts a job; PROGRAM_LANES: it runs itself */
+  int64_t value; /* of a Store or Restore: the number that its first value has in the session's file */
   int32_t needs[PROGRAM_LANES]; /* the number of the program's jobs that must have ended before it begins */
 #if NEAP_DEBUG
   int32_t first_dead, dead_count; /* in program.dead: ranges whose last reader this is */
@@ -49,7 +52,8 @@ struct program {
   const struct lowered *lowered;
   struct call *calls;
   int32_t length;
-  void **operands; /* room for the addresses of a call */
+  struct lane_stores stores; /* by position: whose jobs begin behind it */
+  void **operands;           /* room for the addresses of a call */
   double *seconds; /* [length], to which each run adds the times of its calls; NULL: not asked for */
   /* Places of results after a run, in their own types. */
   uint64_t loss;    /* NOWHERE: none exists */

@@ -4,6 +4,7 @@
 
 #include "kernel/ranks.h"
 #include "run/program.h"
+#include "run/spill_file.h"
 
 /* The programs of a session, over one memory: a training session has STEP and EVALUATE, one that only
  * predicts PREDICT, and PREPARE if its graph has prepared states. If a step has several micro-batches STEP
@@ -81,7 +82,8 @@ struct session_variable {
 };
 
 struct neap_session {
-  bool has_magnitudes; /* magnitudes_begin is done */
+  const struct executor *executor; /* run/executor.h */
+  bool has_magnitudes;             /* magnitudes_begin is done */
   struct region region;
   struct neap_session_options options;
   struct lowered *main;   /* of the programs' first, or `whole`: it has all residents */
@@ -124,8 +126,9 @@ struct neap_session {
   const neap_variable
       *outputs;              /* all outputs that the graph names, even if they do not fit into the memory */
   struct transfer *transfer; /* run/transfer.h; NULL: nothing is on disk, or nothing was loaded */
-  struct lane *gathers;      /* run/lane.h; NULL: no rank has a share of a weight */
-  struct sparse *sparse;     /* without layers if none exist */
+  struct spill_file *spill_file; /* of variables on disk (run/spill_file.h); NULL: none is */
+  struct lane *gathers;          /* run/lane.h; NULL: no rank has a share of a weight */
+  struct sparse *sparse;         /* without layers if none exist */
 };
 
 /* Sets the number of micro-batches of the next steps, at most that of the options. Only between steps. */

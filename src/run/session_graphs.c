@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "kernel/restorers.h"
 #include "neap_collective.h"
 #include "rewrite/rewrite.h"
 #include "run/cost_database.h"
@@ -85,9 +86,9 @@ static neap_status check_share(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
   RETURN_IF(
       ranks <= 1 && o->shard == NEAP_SHARD_ALL, NEAP_INVALID_ARGUMENT,
-      "--shard all: a single process cannot share weights; give --processes N, or start several by mpirun");
+      "`shard` all: a single process cannot share weights; give `processes` N, or start several by mpirun");
   RETURN_IF(ranks > 1 && o->budget == NEAP_BUDGET_AVAILABLE, NEAP_INVALID_ARGUMENT,
-            "--budget available: each of %d processes would take all free memory; give bytes for a process",
+            "`budget` available: each of %d processes would take all free memory; give bytes for a process",
             ranks);
   return NEAP_OK;
 }
@@ -97,16 +98,16 @@ static neap_status check_pipeline(const struct neap_session_options *o) {
   const int ranks = o->collective != NULL ? o->collective->size : 1;
   if (!is_pipeline(o)) return NEAP_OK;
   RETURN_IF(ranks < o->pipeline || ranks % o->pipeline != 0, NEAP_INVALID_ARGUMENT,
-            "--pipeline %d: it needs as many processes, or a multiple of them (got %d); give --processes %d",
+            "`pipeline` %d: it needs as many processes, or a multiple of them (got %d); give `processes` %d",
             o->pipeline, ranks, o->pipeline);
-  const char *other = o->shard == NEAP_SHARD_ALL            ? "--shard all"
-                      : o->ema != 0                         ? "--ema"
-                      : o->sparse_density != 0              ? "--sparse"
-                      : o->plan_file != NULL                ? "--plan"
-                      : o->base_on_disk == NEAP_DISK_ALWAYS ? "--base-on-disk always"
+  const char *other = o->shard == NEAP_SHARD_ALL            ? "`shard` all"
+                      : o->ema != 0                         ? "`ema`"
+                      : o->sparse_density != 0              ? "`sparse`"
+                      : o->plan_file != NULL                ? "`plan`"
+                      : o->base_on_disk == NEAP_DISK_ALWAYS ? "`base-on-disk` always"
                                                             : NULL;
   RETURN_IF(other != NULL, NEAP_INVALID_ARGUMENT,
-            "--pipeline: a pipeline does not take %s; leave one of the two out", other);
+            "`pipeline`: a pipeline does not take %s; leave one of the two out", other);
   return NEAP_OK;
 }
 
@@ -120,9 +121,9 @@ neap_status check_ranks(const struct neap_session_options *o) {
   TRY(check_pipeline(o));
   const int dividing = batch_ranks_of(o);
   RETURN_IF(is_pipeline(o) && o->micro_batches<2 * dividing, NEAP_INVALID_ARGUMENT,
-                                               "--pipeline: each pipeline needs 2 micro-batches or more, "
+                                               "`pipeline`: each pipeline needs 2 micro-batches or more, "
                                                "else its ranks but one are idle (got %d for "
-                                               "%d); give a smaller --micro-batch",
+                                               "%d); give a smaller `micro-batch`",
                                                o->micro_batches> 0
                 ? o->micro_batches
                 : 1,
@@ -158,30 +159,57 @@ static neap_status check_rule(const struct neap_session_options *o) {
   return NEAP_OK;
 }
 
+struct other_option {
+  bool given;
+  const char *name, *why;
+};
+
+/* Fails with the first of some options that `object` does not take. */
+static neap_status refuse_others(const char *object, const struct other_option *others, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    RETURN_IF(others[i].given, NEAP_UNSUPPORTED, "%s: it does not take %s: %s; leave one of the two out",
+              object, others[i].name, others[i].why);
+  return NEAP_OK;
+}
+
+/* Fails if variables on disk do not work with another option. */
+static neap_status check_disk(const struct neap_session_options *o) {
+  const bool several = o->collective != NULL && o->collective->size > 1;
+  const struct other_option others[] = {
+      {several, "several processes", "each would write its own copy of all states"},
+      {is_sparse(o), "sparse training", "its values change places in memory"},
+      {o->mezo, "mezo", "it has no states, and reads its weights at every step"},
+      {o->ema != 0 && (o->disk_for & NEAP_DISK_FOR_WEIGHTS) != 0, "averages of weights that are on disk",
+       "an average changes places with its weight in memory"}};
+  RETURN_IF((unsigned)o->disk_for > (NEAP_DISK_FOR_BOTH | NEAP_DISK_FOR_ACTIVATIONS), NEAP_INVALID_ARGUMENT,
+            "session options: disk_for %d does not exist", (int)o->disk_for);
+  RETURN_IF(o->disk == NULL && (o->disk_for != NEAP_DISK_FOR_AUTO || o->disk_bytes > 0),
+            NEAP_INVALID_ARGUMENT,
+            "session options: what lies on disk is given without a folder for it (disk)");
+  return o->disk == NULL ? NEAP_OK : refuse_others("disk", others, sizeof others / sizeof *others);
+}
+
 /* Fails if training without gradients does not work with another option. */
 static neap_status check_mezo(const struct neap_session_options *o) {
   if (!o->mezo) return NEAP_OK;
   RETURN_IF(o->optimizer != NEAP_SGD, NEAP_UNSUPPORTED,
             "mezo: its update is that of sgd (got optimizer %s); leave one of the two out",
             optimizer_rows[o->optimizer].name);
-  const struct {
-    bool given;
-    const char *name, *why;
-  } others[] = {{optimizer_of(o).momentum > 0, "momentum", "its update has no state"},
-                {o->nesterov, "Nesterov's momentum", "its update has no state"},
-                {o->states_8bit, "states of 8 bits", "its update has no state"},
-                {o->clip_value != 0, "clip value", "it has no gradient to clip"},
-                {o->clip_norm != 0, "clip norm", "it has no gradient to clip"},
-                {o->gradient_norm, "gradient norm", "it has no gradient"},
-                {o->loss_scale != 0 || o->dynamic_loss_scale, "loss scale", "it has no gradient to scale"},
-                {o->sparse_density != 0, "sparse training", "rewiring needs gradients"},
-                {o->lora_dropout > 0, "lora dropout", "an evaluation has none"},
-                {is_pipeline(o), "a pipeline", "that divides the way back, too"},
-                {o->shard == NEAP_SHARD_ALL, "shard all", "each process perturbs whole weights"}};
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    RETURN_IF(others[i].given, NEAP_UNSUPPORTED, "mezo: it does not take %s: %s; leave one of the two out",
-              others[i].name, others[i].why);
-  return NEAP_OK;
+  const struct other_option others[] = {
+      {optimizer_of(o).momentum > 0, "momentum", "its update has no state"},
+      {o->nesterov, "Nesterov's momentum", "its update has no state"},
+      {o->states_8bit, "states of 8 bits", "its update has no state"},
+      {o->clip_value != 0, "clip value", "it has no gradient to clip"},
+      {o->clip_norm != 0, "clip norm", "it has no gradient to clip"},
+      {o->gradient_norm, "gradient norm", "it has no gradient"},
+      {o->loss_scale != 0 || o->dynamic_loss_scale, "loss scale", "it has no gradient to scale"},
+      {o->sparse_density != 0, "sparse training", "rewiring needs gradients"},
+      {o->lora_dropout > 0, "lora dropout", "an evaluation has none"},
+      {o->compress != NULL, "compress", "it has no backward pass"},
+      {o->backprop_share != 0, "backprop share", "it has no backward pass"},
+      {is_pipeline(o), "a pipeline", "that divides the way back, too"},
+      {o->shard == NEAP_SHARD_ALL, "shard all", "each process perturbs whole weights"}};
+  return refuse_others("mezo", others, sizeof others / sizeof *others);
 }
 
 /* Fails if the bits of a session with these options cannot follow from shapes alone. */
@@ -204,6 +232,11 @@ neap_status check_session_options(const struct neap_session_options *o) {
   TRY(check_share(o));
   TRY(check_rule(o));
   TRY(check_mezo(o));
+  TRY(check_disk(o));
+  RETURN_IF(!in_range((double)o->backprop_share, 0, 1), NEAP_INVALID_ARGUMENT,
+            "backprop-share: the share of the positions must be above 0 and at most 1 (got %g)",
+            (double)o->backprop_share);
+  if (o->compress != NULL) TRY(compress_parse(o->compress, &(neap_dtype){0}, &(const char *){NULL}));
   RETURN_IF((unsigned)o->sparse_positions > NEAP_SPARSE_INDICES, NEAP_INVALID_ARGUMENT,
             "session options: form %d of positions does not exist", (int)o->sparse_positions);
   RETURN_IF(o->micro_batches < 0 || o->micro_batches > MICRO_BATCH_LIMIT, NEAP_INVALID_ARGUMENT,
@@ -218,9 +251,9 @@ neap_status check_session_options(const struct neap_session_options *o) {
               "session options: parameter group %d needs a pattern, and a rate and decay of 0 or more", i);
   RETURN_IF(
       o->ema != 0 && is_sparse(o), NEAP_UNSUPPORTED,
-      "session options: sparse parameters cannot have averages (--ema), because their values change places");
+      "session options: sparse parameters cannot have averages (`ema`), because their values change places");
   RETURN_IF(o->lora > 0 && is_sparse(o), NEAP_UNSUPPORTED,
-            "lora: adapters (--lora) cannot be combined with sparse parameters (--sparse): frozen weights "
+            "lora: adapters (`lora`) cannot be combined with sparse parameters (`sparse`): frozen weights "
             "stay dense");
   RETURN_IF(o->lora_dora && is_pipeline(o), NEAP_UNSUPPORTED,
             "lora: a pipeline does not take DoRA; leave one of the two out");
@@ -280,7 +313,8 @@ static neap_status make_plain_graph(const struct neap_graph *graph,
     status = replace_graph(rewrite_class_weights(plain != NULL ? plain : graph, &next), &plain, &next);
   if (status == NEAP_OK && options->mixed_labels && !predicts)
     status = replace_graph(rewrite_mixed_labels(plain != NULL ? plain : graph, &next), &plain, &next);
-  if (status == NEAP_OK) status = rewrite_fuse(plain != NULL ? plain : graph, out);
+  const bool bits = options->compress != NULL && !predicts;
+  if (status == NEAP_OK) status = rewrite_fuse(plain != NULL ? plain : graph, bits, out);
   neap_graph_free(plain);
   return status;
 }
@@ -346,6 +380,30 @@ neap_status make_forward_graph(const struct neap_graph *graph, const struct neap
   return NEAP_OK;
 }
 
+/* Returns true if variables lie on disk; with NEAP_DISK_FOR_AUTO that is not decided yet. */
+static bool spills(const struct neap_session_options *o) {
+  return o->disk != NULL && (o->disk_for & NEAP_DISK_FOR_BOTH) != 0;
+}
+
+/* Returns true if a plan may store activations on disk. */
+static bool stores(const struct neap_session_options *o) {
+  return o->disk != NULL && (o->disk_for & NEAP_DISK_FOR_ACTIVATIONS) != 0;
+}
+
+/* Returns what lies on disk. Sums of gradients are read by more than updates where they are clipped. */
+static struct spill_options spill_of(const struct neap_session_options *o) {
+  return (struct spill_options){.states = (o->disk_for & NEAP_DISK_FOR_STATES) != 0,
+                                .weights = (o->disk_for & NEAP_DISK_FOR_WEIGHTS) != 0,
+                                .sums = o->clip_norm == 0 && o->clip_value == 0 && !o->gradient_norm};
+}
+
+/* Says in a graph's name that its values may be stored, so that a plan of it is known. */
+static neap_status rename_stored(struct neap_graph *graph) {
+  graph->name = region_format(&graph->region, "%s" STORED_SUFFIX, graph->name);
+  RETURN_IF_NULL(graph->name);
+  return NEAP_OK;
+}
+
 neap_status make_main_graph(const struct neap_graph *graph, const struct neap_session_options *options,
                             struct neap_graph **out) {
   TRY(check_session_options(options));
@@ -364,10 +422,21 @@ neap_status make_main_graph(const struct neap_graph *graph, const struct neap_se
   if (status == NEAP_OK && options->mezo)
     status = replace_graph(rewrite_evaluation(made, false, &next), &made, &next);
   if (status == NEAP_OK && options->mezo) status = replace_graph(rewrite_perturb(made, &next), &made, &next);
+  const bool some_rows = options->backprop_share != 0 && options->backprop_share < 1;
+  if (status == NEAP_OK && some_rows)
+    status = replace_graph(rewrite_mark_branches(made, options->backprop_share, &next), &made, &next);
   if (status == NEAP_OK) status = graph_add_training(made, &optimizer);
+  if (status == NEAP_OK && some_rows) status = replace_graph(rewrite_keep_rows(made, &next), &made, &next);
   if (status == NEAP_OK) status = replace_graph(rewrite_accumulate(made, &next), &made, &next);
+  if (status == NEAP_OK && options->compress != NULL)
+    status = replace_graph(rewrite_compress(made, options->compress, &next), &made, &next);
   if (status == NEAP_OK && shards_all(options))
     status = replace_graph(rewrite_gather(made, &next), &made, &next);
+  if (status == NEAP_OK && spills(options)) {
+    graph_spill(made, spill_of(options));
+    status = replace_graph(rewrite_load(made, &next), &made, &next);
+  }
+  if (status == NEAP_OK && stores(options)) status = rename_stored(made);
   if (status == NEAP_OK)
     *out = made;
   else
@@ -417,6 +486,8 @@ neap_status lower_with_costs(const struct neap_graph *training, const struct nea
     status = measure_costs(lowered, cost_database_path(true, path) ? path : NULL, NULL);
   }
   if (status == NEAP_OK && options->mezo && training->loss >= 0) status = count_twice(lowered);
+  if (status == NEAP_OK && stores(options) && training->loss >= 0)
+    status = lowered_add_restorers(lowered, &lowering.roofline);
   if (status != NEAP_OK) {
     lowered_free(lowered);
     return status;

@@ -7,6 +7,7 @@
 #include "collective/agree.h"
 #include "device/devices.h"
 #include "kernel/ranks.h"
+#include "run/spilled_variables.h"
 
 static bool is_input(const struct step_tensor *tensor) { return tensor->role == NEAP_ROLE_INPUT; }
 
@@ -23,6 +24,26 @@ static neap_status find_inputs(struct neap_session *s) {
   return NEAP_OK;
 }
 
+/* Gives each spilled variable its number, in place of a place in memory. */
+static neap_status number_variables(struct neap_session *s, spilled_list *list) {
+  const struct lowered *l = s->main;
+  for (size_t t = 0; t < l->graph->tensors.count; t++) {
+    if (!l->graph->tensors.data[t].spilled) continue;
+    s->resident[l->step_tensor[t]] = (uint64_t)list->count;
+    TRY(vector_push(list, spilled_variable_of(l, (int32_t)t)));
+  }
+  return spilled_add_values(l->step, s->plan, list);
+}
+
+static neap_status make_spill_file(struct neap_session *s) {
+  spilled_list list = {0};
+  neap_status status = number_variables(s, &list);
+  if (status == NEAP_OK && list.count > 0)
+    status = spill_file_create(s->options.disk, &s->memory, list.data, (int32_t)list.count, &s->spill_file);
+  vector_free(&list);
+  return status;
+}
+
 neap_status session_map_memory(struct neap_session *s) {
   const struct neap_step *step = s->main->step;
   s->resident = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->resident);
@@ -37,10 +58,15 @@ neap_status session_map_memory(struct neap_session *s) {
   memory_status_forget_peak();
   TRY(device_map(device_in_use(s->main->backend->device), s->plan->resident_bytes + s->plan->arena_bytes,
                  &s->memory));
+  TRY(make_spill_file(s));
   return find_inputs(s);
 }
 
-void session_unmap_memory(struct neap_session *s) { device_unmap(&s->memory); }
+void session_unmap_memory(struct neap_session *s) {
+  spill_file_free(s->spill_file);
+  s->spill_file = NULL;
+  device_unmap(&s->memory);
+}
 
 void *neap_session_input(neap_session *s, const char *name) {
   if (s == NULL || name == NULL) return NULL;
@@ -144,10 +170,70 @@ static neap_status export_own(const struct neap_session *s, const struct lowered
   return status;
 }
 
+/* ---- Variables on disk ---- */
+
+/* Returns elements of a variable that a piece of the file has, from `first` on, as a tensor of their own. */
+static struct tensor piece_at(const struct tensor *tensor, int64_t first) {
+  struct tensor piece = *tensor;
+  piece.rank = 1;
+  piece.dims[0] = piece.elements =
+      tensor->elements - first < SPILL_PIECE ? tensor->elements - first : SPILL_PIECE;
+  return piece;
+}
+
+int64_t session_piece(const struct neap_session *s, int32_t id) { return spilled_piece(s->main, id); }
+
+neap_status session_copy_piece_bytes(const struct neap_session *s, int32_t id, bool out, int64_t first,
+                                     void *bytes) {
+  const int64_t number = (int64_t)session_place(s, id), k = first / SPILL_PIECE;
+  return out ? spill_file_read_piece(s->spill_file, number, k, bytes)
+             : spill_file_write_piece(s->spill_file, number, k, bytes);
+}
+
+neap_status session_copy_piece(const struct neap_session *s, int32_t id, bool out, int64_t first,
+                               float *plain) {
+  const struct lowered *l = s->main;
+  const struct tensor piece = piece_at(&l->graph->tensors.data[id], first);
+  void *buffer = malloc(dtype_bytes(piece.dtype, (uint64_t)piece.elements));
+  RETURN_IF_NULL(buffer);
+  neap_status status = out ? session_copy_piece_bytes(s, id, true, first, buffer) : NEAP_OK;
+  if (status == NEAP_OK)
+    status = out ? l->backend->export_variable(l->state, &piece, ROW_MAJOR, buffer, plain)
+                 : l->backend->import_variable(l->state, &piece, ROW_MAJOR, plain, buffer);
+  if (status == NEAP_OK && !out) status = session_copy_piece_bytes(s, id, false, first, buffer);
+  free(buffer);
+  return status;
+}
+
+static neap_status copy_whole(const struct neap_session *s, int32_t id, bool out, float *plain) {
+  const struct lowered *l = s->main;
+  const struct tensor *tensor = &l->graph->tensors.data[id];
+  const int64_t number = (int64_t)session_place(s, id);
+  void *buffer = malloc(l->backend->format_bytes(tensor, l->formats[id]));
+  RETURN_IF_NULL(buffer);
+  neap_status status = out ? spill_file_read(s->spill_file, number, buffer) : NEAP_OK;
+  if (status == NEAP_OK)
+    status = out ? l->backend->export_variable(l->state, tensor, l->formats[id], buffer, plain)
+                 : l->backend->import_variable(l->state, tensor, l->formats[id], plain, buffer);
+  if (status == NEAP_OK && !out) status = spill_file_write(s->spill_file, number, buffer);
+  free(buffer);
+  return status;
+}
+
+/* Copies a variable on disk to f32 in row-major order, or back. */
+static neap_status copy_spilled(const struct neap_session *s, int32_t id, bool out, float *plain) {
+  const int64_t piece = session_piece(s, id), elements = s->main->graph->tensors.data[id].elements;
+  if (piece == 0) return copy_whole(s, id, out, plain);
+  for (int64_t first = 0; first < elements; first += piece)
+    TRY(session_copy_piece(s, id, out, first, plain + first));
+  return NEAP_OK;
+}
+
 neap_status session_export(const struct neap_session *s, const struct lowered *l, int32_t tensor,
                            uint64_t place, float *plain) {
   const struct tensor *given = &l->graph->tensors.data[tensor];
   neap_status status = NEAP_OK;
+  if (given->spilled) return copy_spilled(s, tensor, true, plain);
   if (is_owner(s, given))
     status = (is_shared(l, tensor) ? export_shared : export_own)(s, l, tensor, place, plain);
   return given->lies_on > 0 ? give_all(s, given, status, plain, (uint64_t)given->elements * sizeof *plain)
@@ -158,6 +244,8 @@ neap_status session_import(struct neap_session *s, const struct lowered *l, int3
                            const float *plain, uint64_t place) {
   unsigned char *base;
   if (l->graph->tensors.data[tensor].elsewhere) return NEAP_OK;
+  if (l->graph->tensors.data[tensor].spilled)
+    return copy_spilled(s, tensor, false, (float *)(uintptr_t)plain);
   if (is_shared(l, tensor)) return import_shared(s, l, tensor, plain, place);
   TRY(device_enter(&s->memory, &base));
   const neap_status status = l->backend->import_variable(l->state, &l->graph->tensors.data[tensor],
@@ -173,10 +261,32 @@ neap_status session_read_bytes(const struct neap_session *s, int32_t tensor, voi
   const uint64_t place = session_place(s, tensor);
   const struct tensor *given = &s->main->graph->tensors.data[tensor];
   neap_status status = NEAP_OK;
+  if (given->spilled) return spill_file_read(s->spill_file, (int64_t)place, bytes);
   if (is_owner(s, given))
     status = is_shared(s->main, tensor) ? gather_shares(s, s->main, tensor, place, own, bytes)
                                         : device_read(&s->memory, place, bytes, own.whole);
   return given->lies_on > 0 ? give_all(s, given, status, bytes, own.whole) : status;
+}
+
+/* Writes some bytes of a variable on disk, of which pieces are read before. */
+static neap_status write_spilled(struct neap_session *s, int32_t tensor, uint64_t first, uint64_t count,
+                                 const void *bytes) {
+  const uint64_t piece = dtype_bytes(s->main->graph->tensors.data[tensor].dtype, SPILL_PIECE);
+  const int64_t number = (int64_t)session_place(s, tensor);
+  unsigned char *buffer = malloc(piece);
+  neap_status status = NEAP_OK;
+  RETURN_IF_NULL(buffer);
+  for (uint64_t at = first; status == NEAP_OK && at < first + count;) {
+    const uint64_t k = at / piece, begin = at - k * piece, left = first + count - at,
+                   some = left < piece - begin ? left : piece - begin;
+    status = spill_file_read_piece(s->spill_file, number, (int64_t)k, buffer);
+    if (status != NEAP_OK) break;
+    memcpy(buffer + begin, (const unsigned char *)bytes + (at - first), some);
+    status = spill_file_write_piece(s->spill_file, number, (int64_t)k, buffer);
+    at += some;
+  }
+  free(buffer);
+  return status;
 }
 
 neap_status session_write_bytes(struct neap_session *s, int32_t tensor, uint64_t first, uint64_t count,
@@ -185,6 +295,7 @@ neap_status session_write_bytes(struct neap_session *s, int32_t tensor, uint64_t
   const uint64_t begin = first > own.first ? first : own.first, theirs = own.first + own.count,
                  end = first + count < theirs ? first + count : theirs;
   if (begin >= end) return NEAP_OK;
+  if (s->main->graph->tensors.data[tensor].spilled) return write_spilled(s, tensor, first, count, bytes);
   return device_write(&s->memory, session_place(s, tensor) + (begin - own.first),
                       (const unsigned char *)bytes + (begin - first), end - begin);
 }

@@ -23,6 +23,16 @@ neap_status session_export(const struct neap_session *session, const struct lowe
 neap_status session_import(struct neap_session *session, const struct lowered *lowered, int32_t tensor,
                            const float *plain, uint64_t place);
 
+/* Returns how many elements of a variable are read and written at a time without the others: a piece of a
+ * row-major one on disk; 0: all at once. */
+int64_t session_piece(const struct neap_session *session, int32_t tensor);
+
+/* Copies the piece of such a variable that begins at element `first` to f32, or back; or in its own type. */
+neap_status session_copy_piece(const struct neap_session *session, int32_t tensor, bool out, int64_t first,
+                               float *plain);
+neap_status session_copy_piece_bytes(const struct neap_session *session, int32_t tensor, bool out,
+                                     int64_t first, void *bytes);
+
 /* Reads a resident tensor of the graph of `main` in its memory format: `bytes` [all of it]. For a tensor that
  * processes share it reads all shares, so every rank makes this call. */
 neap_status session_read_bytes(const struct neap_session *session, int32_t tensor, void *bytes);

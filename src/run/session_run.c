@@ -10,15 +10,19 @@
 neap_status lower_evaluation(const struct neap_graph *graph, const struct neap_session_options *options,
                              const struct lowered *training, int64_t outputs, struct lowered **out) {
   struct lower_options lowering = lower_options_of(options);
-  struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL, *gathering = NULL;
+  struct neap_graph *forward = NULL, *pruned = NULL, *evaluation = NULL, *bringing = NULL;
   lowering.outputs = outputs;
   TRY(make_forward_graph(graph, options, &forward));
   neap_status status = rewrite_prune(forward, outputs, &pruned);
   if (status == NEAP_OK) status = rewrite_evaluation(pruned, true, &evaluation);
-  if (status == NEAP_OK && shards_all(options)) status = rewrite_gather(evaluation, &gathering);
+  if (status == NEAP_OK && shards_all(options)) status = rewrite_gather(evaluation, &bringing);
+  if (status == NEAP_OK && options->disk != NULL) {
+    graph_spill_like(evaluation, training->graph);
+    status = rewrite_load(evaluation, &bringing);
+  }
   if (status == NEAP_OK)
-    status = lower(gathering != NULL ? gathering : evaluation, backend_of(options), &lowering, training, out);
-  neap_graph_free(gathering);
+    status = lower(bringing != NULL ? bringing : evaluation, backend_of(options), &lowering, training, out);
+  neap_graph_free(bringing);
   neap_graph_free(evaluation);
   neap_graph_free(pruned);
   neap_graph_free(forward);
@@ -102,6 +106,22 @@ static int32_t active_ranks(const neap_session *s, enum program_kind kind, int32
   return kind == PROGRAM_STEP && left < all ? left : all;
 }
 
+/* A row_source's function. Rows in the session's own file lie one behind the other. */
+static neap_status read_rows(void *context, const struct tensor *table, int64_t first, int64_t rows,
+                             void *to) {
+  const struct neap_session *s = context;
+  if (!table->spilled) return transfer_read_rows(s->transfer, table, first, rows, to);
+  const uint64_t row = dtype_bytes(table->dtype, (uint64_t)table->dims[1]);
+  const struct spill *spill = spill_file_io(s->spill_file);
+  return spill->read(spill->context, spill_file_find(s->spill_file, table->name), (uint64_t)first * row,
+                     (uint64_t)rows * row, to);
+}
+
+/* Returns true for the programs that change variables. */
+static bool is_of_step(enum program_kind kind) {
+  return kind == PROGRAM_BEGIN || kind == PROGRAM_STEP || kind == PROGRAM_END;
+}
+
 neap_status session_run(struct neap_session *s, const struct session_program *given, enum program_kind kind,
                         struct run_numbers numbers, neap_step_result *result) {
   const struct program *program = &given->program;
@@ -118,13 +138,14 @@ neap_status session_run(struct neap_session *s, const struct session_program *gi
                                       .loss_scale = kind == PROGRAM_STEP ? s->loss_scale : 1,
                                       .largest = s->options.dynamic_loss_scale ? largest_gradient(s) : 0,
                                       .overflowed = &s->overflowed,
-                                      .rows = {transfer_read_rows, s->transfer}};
+                                      .rows = {read_rows, s},
+                                      .spill = s->spill_file != NULL ? spill_file_io(s->spill_file) : NULL};
   const struct neap_graph *graph = program->lowered->graph;
   s->ran = PROGRAM_COUNT;
   if (context.ranks != NULL) s->batch->active = active_ranks(s, kind, numbers.micro_batch);
   const neap_status ran = program_run(program, &context, &s->memory, s->transfer, s->gathers, &s->measured,
                                       &s->changed, s->may_tear ? CHANGED_VARIABLES : CHANGED_STATISTICS);
-  if (ran == NEAP_INTERRUPTED) drop_step(s);
+  if (ran == NEAP_INTERRUPTED || (ran != NEAP_OK && is_of_step(kind))) drop_step(s);
   TRY(ran);
   s->ran = kind;
   if (ranks_idle(&context)) {

@@ -15,12 +15,26 @@
 
 /* ---- Words ---- */
 
+/* Returns true if a text has the parts of a word, which commas divide, in any order. */
+static bool is_word(const char *word, size_t size, const char *text) {
+  if (strlen(text) != size) return false;
+  for (size_t at = 0; at < size;) {
+    const size_t length = strcspn(text + at, ",");
+    size_t in_word = 0;
+    while (in_word + length <= size && (strncmp(word + in_word, text + at, length) != 0 ||
+                                        (in_word + length < size && word[in_word + length] != ',')))
+      in_word += strcspn(word + in_word, ",|") + 1;
+    if (in_word + length > size) return false;
+    at += length + 1;
+  }
+  return true;
+}
+
 /* Returns the place of a word in "a|b|c"; -1: it is missing. */
 static int find_word(const char *words, const char *text) {
-  const size_t length = strlen(text);
   for (int index = 0; words != NULL; index++) {
     const size_t size = strcspn(words, "|");
-    if (size == length && strncmp(words, text, size) == 0) return index;
+    if (is_word(words, size, text)) return index;
     words = words[size] == '|' ? words + size + 1 : NULL;
   }
   return -1;

@@ -35,10 +35,14 @@ char *machine_text(struct region *region, int threads) {
 /* ---- In the database ---- */
 
 /* A speed is stored as the seconds for one of its units; 0 if none exists. */
-enum { SPEEDS = 5, NEEDED = 4 /* the first; a machine whose disk was not timed has no other */ };
-static const char *const operations[SPEEDS] = {
-    "one FLOP of f32", "one FLOP of bf16", "one byte of a copy in memory", "one byte of a copy in a cache",
-    "one byte of a file past the cache of pages"};
+enum { SPEEDS = 7, NEEDED = 4 /* the first; a machine whose disk was not timed has no other */ };
+static const char *const operations[SPEEDS] = {"one FLOP of f32",
+                                               "one FLOP of bf16",
+                                               "one byte of a copy in memory",
+                                               "one byte of a copy in a cache",
+                                               "one byte of a file past the cache of pages",
+                                               "one byte of a file, read in turn",
+                                               "one byte of a file, written in turn"};
 
 static double seconds_of(double speed) { return speed > 0 ? 1 / speed : 0; }
 
@@ -47,7 +51,9 @@ static void keep(struct cost_database *database, const neap_speed *speed) {
                                             {operations[1], seconds_of(speed->bf16_flops)},
                                             {operations[2], seconds_of(speed->memory_bytes)},
                                             {operations[3], seconds_of(speed->cache_bytes)},
-                                            {operations[4], seconds_of(speed->disk_bytes)}};
+                                            {operations[4], seconds_of(speed->disk_bytes)},
+                                            {operations[5], seconds_of(speed->disk_read_in_turn)},
+                                            {operations[6], seconds_of(speed->disk_write_in_turn)}};
   struct region region = {0};
   const char *machine = machine_text(&region, speed->threads);
   if (machine != NULL) cost_database_add(database, machine, times, speed->disk_bytes > 0 ? SPEEDS : NEEDED);
@@ -56,8 +62,9 @@ static void keep(struct cost_database *database, const neap_speed *speed) {
 
 /* Finds all speeds; returns false if one is missing, or cannot be a machine's speed. */
 static bool find(struct cost_database *database, const char *machine, neap_speed *speed) {
-  double *const speeds[SPEEDS] = {&speed->f32_flops, &speed->bf16_flops, &speed->memory_bytes,
-                                  &speed->cache_bytes, &speed->disk_bytes};
+  double *const speeds[SPEEDS] = {&speed->f32_flops,         &speed->bf16_flops, &speed->memory_bytes,
+                                  &speed->cache_bytes,       &speed->disk_bytes, &speed->disk_read_in_turn,
+                                  &speed->disk_write_in_turn};
   for (int i = 0; i < SPEEDS; i++) {
     double seconds;
     if (!cost_database_find(database, machine, operations[i], &seconds)) {
@@ -77,6 +84,8 @@ struct roofline roofline_of(const neap_speed *speed) {
                            .bf16_flops = speed->bf16_flops,
                            .bytes = speed->memory_bytes,
                            .disk = speed->disk_bytes > 0 ? speed->disk_bytes : usual_roofline.disk,
+                           .disk_read_in_turn = speed->disk_read_in_turn,
+                           .disk_write_in_turn = speed->disk_write_in_turn,
                            .exchange = usual_roofline.exchange};
 }
 
@@ -101,7 +110,10 @@ neap_status neap_measure_speed(int threads, neap_speed *one, neap_speed *all) {
   team_restore(&former);
   if (status != NEAP_OK) return status;
   const bool place = cost_database_path(true, path);
-  one->disk_bytes = all->disk_bytes = place ? disk_speed(path) : 0;
+  const struct disk_speed disk = place ? disk_speed(path) : (struct disk_speed){0};
+  one->disk_bytes = all->disk_bytes = disk.read;
+  one->disk_read_in_turn = all->disk_read_in_turn = disk.read_in_turn;
+  one->disk_write_in_turn = all->disk_write_in_turn = disk.write_in_turn;
   struct cost_database *database = place ? cost_database_open(path) : NULL;
   keep(database, one);
   keep(database, all);

@@ -166,10 +166,26 @@ neap_status neap_session_write(neap_session *s, int32_t index, const float *data
   if (v->layer >= 0)
     return v->pool < 0 ? sparse_write_positions(s, v->layer, data) : sparse_write(s, v->layer, v->pool, data);
   RETURN_IF(tensor_of(s, index)->on_disk, NEAP_UNSUPPORTED,
-            "'%s' stays in the model's file and cannot be changed; with --base-on-disk never it can",
+            "'%s' stays in the model's file and cannot be changed; with `base-on-disk` never it can",
             v->name);
   TRY(session_import(s, s->main, v->tensor, data, session_place(s, v->tensor)));
   return s->steps == 0 && v->kind == NEAP_VARIABLE_PARAMETER ? averages_begin(s, index) : NEAP_OK;
+}
+
+int64_t variable_part(const struct neap_session *s, int32_t index) {
+  const struct session_variable *v = &s->variables[index];
+  const int64_t piece = v->layer < 0 ? session_piece(s, v->tensor) : 0;
+  return piece > 0 ? piece : tensor_of(s, index)->elements;
+}
+
+neap_status session_read_part(const struct neap_session *s, int32_t index, int64_t first, float *data) {
+  if (variable_part(s, index) == tensor_of(s, index)->elements) return neap_session_read(s, index, data);
+  return session_copy_piece(s, s->variables[index].tensor, true, first, data);
+}
+
+neap_status session_write_part(struct neap_session *s, int32_t index, int64_t first, const float *data) {
+  if (variable_part(s, index) == tensor_of(s, index)->elements) return neap_session_write(s, index, data);
+  return session_copy_piece(s, s->variables[index].tensor, false, first, (float *)(uintptr_t)data);
 }
 
 /* Fails unless the variable has blocks, which are in row-major order in memory. */
@@ -179,7 +195,7 @@ static neap_status need_blocks(const struct neap_session *s, int32_t index, size
   RETURN_IF(s->variables[index].layer >= 0 || !dtype_is_quantised(t->dtype), NEAP_INVALID_ARGUMENT,
             "'%s' is stored in %s, which has no blocks", s->variables[index].name, dtype_rows[t->dtype].name);
   RETURN_IF(t->on_disk, NEAP_UNSUPPORTED,
-            "'%s' stays in the model's file and cannot be changed; with --base-on-disk never it can",
+            "'%s' stays in the model's file and cannot be changed; with `base-on-disk` never it can",
             s->variables[index].name);
   *bytes = (size_t)dtype_bytes(t->dtype, (uint64_t)t->elements);
   return NEAP_OK;
@@ -208,15 +224,19 @@ neap_status session_write_blocks(struct neap_session *s, int32_t index, const vo
 
 neap_status session_scratch(neap_session *s, float **buffer, float **allocated) {
   uint64_t most = 1;
+  bool beyond = false;
   const int32_t parts = s->parts > 0 ? s->parts : s->options.micro_batches;
   RETURN_IF(s->micro_batch > 0, NEAP_INVALID_ARGUMENT,
             "a step has begun: %d of its %d micro-batches are missing", parts - s->micro_batch, parts);
   for (int32_t i = 0; i < s->variable_count; i++) {
-    const uint64_t elements = (uint64_t)tensor_of(s, i)->elements;
-    if (elements > most && !tensor_of(s, i)->on_disk) most = elements;
+    const bool on_disk = tensor_of(s, i)->on_disk;
+    const uint64_t elements = (uint64_t)variable_part(s, i);
+    if (on_disk && !variable_is_saved(s, i)) continue;
+    if (elements > most) most = elements;
+    beyond = beyond || on_disk; /* the arena has no room for it as a whole */
   }
   *allocated = NULL;
-  *buffer = device_address(&s->memory, s->plan->resident_bytes, most * sizeof(float));
+  *buffer = beyond ? NULL : device_address(&s->memory, s->plan->resident_bytes, most * sizeof(float));
   s->ran = PROGRAM_COUNT; /* its outputs are written over */
   if (*buffer != NULL) return NEAP_OK;
   *buffer = *allocated = malloc(most * sizeof(float));
@@ -242,10 +262,17 @@ bool session_reads_disk(const struct neap_session *s) {
 void session_disk_use(const struct neap_session *s, neap_memory *memory) {
   for (int32_t i = 0; i < s->variable_count; i++)
     if (tensor_of(s, i)->on_disk) memory->on_disk += tensor_of(s, i)->file_bytes;
-  if (s->transfer == NULL) return;
-  const struct transfer_use use = transfer_use_of(s->transfer);
-  memory->disk_read = use.bytes;
-  memory->disk_waited = use.waited;
+  if (s->transfer != NULL) {
+    const struct transfer_use use = transfer_use_of(s->transfer);
+    memory->disk_read = use.bytes;
+    memory->disk_waited = use.waited;
+  }
+  if (s->spill_file == NULL) return;
+  const struct spill_use use = spill_file_use(s->spill_file);
+  memory->spilled = use.bytes;
+  memory->disk_read += use.read;
+  memory->disk_written = use.written;
+  memory->disk_waited += use.waited;
 }
 
 neap_status session_keep_source(struct neap_session *s, const struct value_source *source) {
@@ -323,9 +350,12 @@ neap_status initialise_variable(struct neap_session *s, int32_t index, float *da
   const struct tensor *t = tensor_of(s, index);
   const uint64_t seed = s->options.seed, stream = first_stream + (uint64_t)index;
   if (t->on_disk || t->elsewhere) return NEAP_OK;
-  if (!in_blocks(s, index)) {
-    fill_first_values(t, seed, stream, 0, t->elements, data);
-    return neap_session_write(s, index, data);
+  if (t->spilled && t->initial == NEAP_INITIAL_ZERO) return NEAP_OK; /* as its file begins */
+  for (int64_t first = 0, part = variable_part(s, index); !in_blocks(s, index); first += part) {
+    const int64_t left = t->elements - first;
+    fill_first_values(t, seed, stream, first, left < part ? left : part, data);
+    TRY(session_write_part(s, index, first, data));
+    if (left <= part) return NEAP_OK;
   }
   if (dtype_is_quantised(t->file_dtype) || t->role == NEAP_ROLE_STATE)
     return NEAP_OK; /* zeros; of a parameter
@@ -389,11 +419,14 @@ static neap_status need_finite(const struct neap_session *s, int32_t index, cons
     return NEAP_OK;
   if (tensor_of(s, index)->on_disk) return NEAP_OK; /* a loss that is not finite tells */
   if (in_blocks(s, index)) return need_finite_blocks(s, index, path, values);
-  TRY(neap_session_read(s, index, values));
-  int64_t i = 0;
-  while (i < variable.elements && isfinite(values[i])) i++;
-  return i == variable.elements ? NEAP_OK
-                                : tell_not_finite(path, variable.name, values[i], i, variable.elements);
+  for (int64_t first = 0, part = variable_part(s, index); first < variable.elements; first += part) {
+    const int64_t left = variable.elements - first, count = left < part ? left : part;
+    TRY(session_read_part(s, index, first, values));
+    for (int64_t i = 0; i < count; i++)
+      if (!isfinite(values[i]))
+        return tell_not_finite(path, variable.name, values[i], first + i, variable.elements);
+  }
+  return NEAP_OK;
 }
 
 neap_status session_need_finite(struct neap_session *s, const char *path) {

@@ -7,9 +7,16 @@
 #include "run/session.h"
 #include "run/transfer.h"
 
-/* Gives memory on the host for any variable in row-major order. Between steps the arena holds nothing, and it
- * had room for a gradient of every parameter, so no memory beyond the plan is needed. Outputs in the arena
- * are lost. If it is too small, or the host does not reach it, free `*allocated`; else that is NULL. */
+/* The elements of a variable that are read and written at a time: all, or of one on disk a piece; and these,
+ * from element `first` on, as f32. */
+int64_t variable_part(const struct neap_session *session, int32_t index);
+neap_status session_read_part(const struct neap_session *session, int32_t index, int64_t first, float *data);
+neap_status session_write_part(struct neap_session *session, int32_t index, int64_t first, const float *data);
+
+/* Gives memory on the host for a part of any variable in row-major order. Between steps the arena holds
+ * nothing, and it had room for a gradient of every parameter, so no memory beyond the plan is needed. Outputs
+ * in the arena are lost. If it is too small, or the host does not reach it, free `*allocated`; else that is
+ * NULL. */
 neap_status session_scratch(struct neap_session *session, float **buffer, float **allocated);
 
 /* As neap_session_digest; also adds the first 16 digits of each saved variable's own digest to an object, by

@@ -11,23 +11,37 @@
 #include "collective/agree.h"
 #include "rewrite/rewrite.h"
 #include "run/magnitudes.h"
+#include "run/session_memory.h"
 #include "run/sparse.h"
 #include "run/variables.h"
 
 /* Adds the digest of a variable to an object, by its name. */
-static neap_status add_digest(const struct neap_session *s, int32_t index, const float *data,
-                              int64_t elements, json_t *variables) {
+static neap_status add_digest(const struct neap_session *s, int32_t index, struct sha256 *hash,
+                              json_t *variables) {
   enum { DIGITS = 16 };
   char digest[65];
-  struct sha256 hash;
-  sha256_start(&hash);
-  sha256_feed(&hash, data, (size_t)elements * sizeof *data);
-  sha256_finish(&hash, digest);
+  sha256_finish(hash, digest);
   digest[DIGITS] = '\0';
   const char *name = s->main->graph->tensors.data[s->variables[index].tensor].name;
   RETURN_IF(json_object_set_new(variables, name, json_string(digest)) != 0, NEAP_OUT_OF_MEMORY,
             "out of memory for digests");
   return NEAP_OK;
+}
+
+/* Feeds a variable to `all` and, unless `variables` is NULL, to a digest of its own. */
+static neap_status digest_variable(const struct neap_session *s, int32_t index, float *buffer,
+                                   struct sha256 *all, json_t *variables) {
+  const int64_t elements = s->main->graph->tensors.data[s->variables[index].tensor].elements,
+                part = variable_part(s, index);
+  struct sha256 own;
+  sha256_start(&own);
+  for (int64_t first = 0; first < elements; first += part) {
+    const int64_t left = elements - first, count = left < part ? left : part;
+    TRY(session_read_part(s, index, first, buffer));
+    sha256_feed(all, buffer, (size_t)count * sizeof *buffer);
+    if (variables != NULL) sha256_feed(&own, buffer, (size_t)count * sizeof *buffer);
+  }
+  return variables != NULL ? add_digest(s, index, &own, variables) : NEAP_OK;
 }
 
 neap_status neap_session_digest(neap_session *s, char digest[65]) { return session_digests(s, digest, NULL); }
@@ -42,11 +56,7 @@ neap_status session_digests(neap_session *s, char digest[65], json_t *variables)
   TRY(session_scratch(s, &buffer, &allocated));
   sha256_start(&hash);
   for (int32_t i = 0; status == NEAP_OK && i < s->variable_count; i++) {
-    if (!variable_is_saved(s, i)) continue;
-    status = neap_session_read(s, i, buffer);
-    const int64_t elements = s->main->graph->tensors.data[s->variables[i].tensor].elements;
-    if (status == NEAP_OK) sha256_feed(&hash, buffer, (size_t)elements * sizeof *buffer);
-    if (status == NEAP_OK && variables != NULL) status = add_digest(s, i, buffer, elements, variables);
+    if (variable_is_saved(s, i)) status = digest_variable(s, i, buffer, &hash, variables);
   }
   free(allocated);
   if (status != NEAP_OK) return status;
@@ -82,6 +92,7 @@ static neap_status list_tensor(struct saving *saving, int32_t index) {
                                         .dtype = dtype_rows[variable.dtype].safetensors,
                                         .rank = variable.rank,
                                         .elements = variable.elements};
+  if (variable_part(s, index) < variable.elements) tensor->part = variable_part(s, index);
   memcpy(tensor->dims, variable.dims, sizeof tensor->dims);
   if (!is_saved_sparse(s, index)) return NEAP_OK;
   RETURN_IF(variable.elements > INT32_MAX, NEAP_UNSUPPORTED,
@@ -206,6 +217,16 @@ static neap_status read_variable(void *context, int32_t tensor, float *data) {
   return neap_session_read(saving->session, index, data);
 }
 
+/* Reads a part of a variable on disk. */
+static neap_status read_part(void *context, int32_t tensor, int64_t first, float *data) {
+  const struct saving *saving = context;
+  const struct neap_session *s = saving->session;
+  const int32_t index = saving->variables[tensor], id = s->variables[index].tensor;
+  return dtype_is_quantised(s->main->graph->tensors.data[id].dtype)
+             ? session_copy_piece_bytes(s, id, true, first, data)
+             : session_read_part(s, index, first, data);
+}
+
 static void end_saving(struct saving *saving) {
   free(saving->sparse);
   free(saving->bits);
@@ -249,6 +270,7 @@ neap_status neap_session_save(neap_session *s, const char *path) {
                                                                 .metadata = saving.metadata,
                                                                 .metadata_count = saving.texts,
                                                                 .read = read_variable,
+                                                                .read_part = read_part,
                                                                 .context = &saving,
                                                                 .buffer = buffer});
 done:

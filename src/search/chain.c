@@ -9,9 +9,26 @@
 
 /* ---- Choosing cuts ---- */
 
+/* Returns true if a forward node makes of `t` alone what only the backward pass reads: `t` in fewer bits. */
+static bool makes_for_backward(const neap_step *step, int32_t border, int32_t v, int32_t t) {
+  const struct step_node *node = &step->nodes[v];
+  bool read = false;
+  for (int32_t i = 0; i < node->input_count; i++)
+    if (node->inputs[i] != t) return false;
+  for (int32_t o = 0; o < node->output_count; o++)
+    for (int32_t r = step->reader_start[node->outputs[o]]; r < step->reader_start[node->outputs[o] + 1];
+         r++) {
+      if (step->readers[r] < border) return false;
+      read = true;
+    }
+  return read;
+}
+
+/* Returns true if the backward pass reads a value, or one that stands for it. */
 static bool read_by_backward(const neap_step *step, int32_t border, int32_t t) {
-  const int32_t end = step->reader_start[t + 1];
-  return end > step->reader_start[t] && step->readers[end - 1] >= border;
+  for (int32_t r = step->reader_start[t]; r < step->reader_start[t + 1]; r++)
+    if (step->readers[r] >= border || makes_for_backward(step, border, step->readers[r], t)) return true;
+  return false;
 }
 
 /* Returns true if the backward pass reads all but a small share of the boundary anyway: it costs nothing to

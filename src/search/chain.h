@@ -31,10 +31,10 @@ struct chain {
   bool *pinned;         /* by tensor: a forward value that must not be made twice, so it lives on once made */
 };
 
-/* Cuts a step into at most `most_stages` stages, at cuts that the backward pass reads (a value that it does
- * not read is no checkpoint). Of too many cuts, every k-th is taken. Stages are merged if their backward
- * nodes cannot be told apart. NEAP_OVER_BUDGET: the graph has no cut ("the graph has no cut: ..."). Free
- * `out` also after a failure. Takes time linear in the reads of the step. */
+/* Cuts a step into at most `most_stages` stages, at cuts that the backward pass reads, also in fewer bits (a
+ * value that it does not read is no checkpoint). Of too many cuts, every k-th is taken. Stages are merged if
+ * their backward nodes cannot be told apart. NEAP_OVER_BUDGET: the graph has no cut ("the graph has no cut:
+ * ..."). Free `out` also after a failure. Takes time linear in the reads of the step. */
 neap_status chain_create(const neap_step *step, int32_t most_stages, struct chain *out);
 void chain_free(struct chain *chain);
 

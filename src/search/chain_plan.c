@@ -57,6 +57,13 @@ static neap_status emit_operation(struct chain_plan *plan, const struct chain_op
   return emit(plan, o->stage, option->backward, option->backward_count);
 }
 
+neap_status chain_emit(struct chain_plan *plan, const chain_operations *operations) {
+  memset(plan->ran, 0, (size_t)plan->chain.stage_count * sizeof *plan->ran);
+  plan->emitted.nodes.count = 0;
+  for (size_t i = 0; i < operations->count; i++) TRY(emit_operation(plan, &operations->data[i]));
+  return NEAP_OK;
+}
+
 /* ---- Scoring ---- */
 
 static void take(struct chain_plan *plan, struct schedule *schedule, const struct simulation *score) {
@@ -90,9 +97,7 @@ static neap_status score_emitted(struct chain_plan *plan, struct simulation *sco
 
 neap_status chain_score(struct chain_plan *plan, const chain_operations *operations,
                         struct simulation *score) {
-  memset(plan->ran, 0, (size_t)plan->chain.stage_count * sizeof *plan->ran);
-  plan->emitted.nodes.count = 0;
-  for (size_t i = 0; i < operations->count; i++) TRY(emit_operation(plan, &operations->data[i]));
+  TRY(chain_emit(plan, operations));
   return score_emitted(plan, score);
 }
 

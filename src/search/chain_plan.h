@@ -32,9 +32,12 @@ static inline const struct stage *chain_plan_stage(const struct chain_plan *plan
   return &plan->classes[plan->chain.stages[s].class_id];
 }
 
+/* Makes the schedule of operations, `emitted`. A stage's boundary input must exist; the values that an option
+ * keeps live until its backward part. */
+neap_status chain_emit(struct chain_plan *plan, const chain_operations *operations);
+
 /* Emits and scores a schedule, and keeps it if it is better. If it fits, removes the recomputations that the
- * budget does not need. A stage's boundary input must exist; the values that an option keeps live until its
- * backward part. `score`: before cleaning. */
+ * budget does not need. `score`: before cleaning. */
 neap_status chain_score(struct chain_plan *plan, const chain_operations *operations,
                         struct simulation *score);
 

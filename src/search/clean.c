@@ -120,6 +120,27 @@ static neap_status clean_round(struct cleaning *c, int32_t *newest, struct sched
   return status;
 }
 
+/* Takes stores out of which nothing is restored. */
+static neap_status drop_stores(struct simulator *simulator, struct schedule *out, struct simulation *score) {
+  const neap_step *step = simulator->step;
+  const size_t length = out->nodes.count;
+  size_t kept = 0;
+  if (step->required_count == step->node_count) return NEAP_OK;
+  bool *restored = calloc((size_t)step->node_count, sizeof *restored); /* by store */
+  RETURN_IF_NULL(restored);
+  for (size_t at = 0; at < length; at++) {
+    const int32_t v = out->nodes.data[at];
+    if (step_restores(step, v)) restored[step->store[step->maker[v]]] = true;
+  }
+  for (size_t at = 0; at < length; at++) {
+    const int32_t v = out->nodes.data[at];
+    if (v < step->required_count || step_restores(step, v) || restored[v]) out->nodes.data[kept++] = v;
+  }
+  free(restored);
+  out->nodes.count = kept;
+  return kept < length ? simulator_run(simulator, out->nodes.data, (int32_t)kept, score) : NEAP_OK;
+}
+
 neap_status schedule_clean(struct simulator *simulator, uint64_t budget, const int32_t *schedule,
                            int32_t length, struct schedule *out, struct simulation *score) {
   const neap_step *step = simulator->step;
@@ -144,5 +165,5 @@ neap_status schedule_clean(struct simulator *simulator, uint64_t budget, const i
   for (int round = 0; status == NEAP_OK && changed && round < 50; round++)
     status = clean_round(&c, newest, out, score, &changed);
   region_free(&region);
-  return status;
+  return status == NEAP_OK ? drop_stores(simulator, out, score) : status;
 }

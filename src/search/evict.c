@@ -34,6 +34,7 @@ struct walk {
   int32_t now;              /* position in the step's own order */
   bool *resident, *updated; /* by tensor */
   bool *made;               /* by tensor: an output of the current node that was not resident */
+  bool *by_restorer;        /* by node, of the last sweep: restoring what it makes is the cheaper way */
   int32_t *locks;           /* by tensor: current nodes that read it */
   int32_t *cursor;          /* by tensor: index of its next reader */
   int32_t *next;            /* by tensor: where the order itself next reads it */
@@ -79,11 +80,50 @@ static bool can_repeat(const struct walk *w, int32_t v) {
   return true;
 }
 
+/* ---- Restoring ---- */
+
+/* Returns true if what a node makes is stored. */
+static bool is_stored(const struct walk *w, int32_t v) {
+  const int32_t store = w->step->store[v];
+  return store >= 0 && w->resident[w->step->nodes[store].outputs[0]];
+}
+
+/* Returns the cost of restoring what a node made, and of storing it if that is not done; INFINITY: not
+ * possible. */
+static double restore_cost(const struct walk *w, int32_t v) {
+  const struct step_node *node = &w->step->nodes[v];
+  if (w->step->restorer[v] < 0) return INFINITY;
+  const double cost = w->step->nodes[w->step->restorer[v]].cost;
+  if (is_stored(w, v)) return cost;
+  for (int32_t i = 0; i < node->output_count; i++)
+    if (!w->resident[node->outputs[i]]) return INFINITY;
+  return cost + w->step->nodes[w->step->store[v]].cost;
+}
+
+/* Returns true if a resident value could be there again after it was dropped. */
+static bool can_return(const struct walk *w, int32_t t) {
+  const int32_t maker = w->step->tensors[t].producer;
+  return can_repeat(w, maker) || restore_cost(w, maker) < INFINITY;
+}
+
+/* Returns the node that brings a missing value back; -1: none can. A stored one is made anew only if nothing
+ * else has to be. */
+static int32_t way_back(const struct walk *w, int32_t t) {
+  const int32_t maker = w->step->tensors[t].producer;
+  const struct step_node *node = &w->step->nodes[maker];
+  if (!can_repeat(w, maker)) return is_stored(w, maker) ? w->step->restorer[maker] : -1;
+  if (!is_stored(w, maker)) return maker;
+  bool at_hand = node->cost <= w->step->nodes[w->step->restorer[maker]].cost;
+  for (int32_t i = 0; at_hand && i < node->input_count; i++)
+    at_hand = !is_value(w, node->inputs[i]) || w->resident[node->inputs[i]];
+  return at_hand ? maker : w->step->restorer[maker];
+}
+
 /* ---- The next need of each value ---- */
 
 static void find_next(struct walk *w, int32_t t) {
   const neap_step *step = w->step;
-  if (w->cursor[t] < step->reader_start[t + 1])
+  if (w->cursor[t] < step->reader_start[t + 1] && step->readers[w->cursor[t]] < step->required_count)
     w->next[t] = step->readers[w->cursor[t]];
   else
     w->next[t] = step->tensors[t].is_output ? step->node_count : NEVER;
@@ -109,6 +149,9 @@ static void sweep(struct walk *w, int32_t end) {
     double cost = node->cost;
     for (int32_t i = f->read_start[v]; i < f->read_start[v + 1]; i++)
       if (!w->resident[f->reads[i]]) cost += w->remake[f->reads[i]];
+    const double restored = restore_cost(w, v);
+    w->by_restorer[v] = restored < INFINITY && (restored < cost || !can_repeat(w, v));
+    if (w->by_restorer[v]) cost = restored;
     for (int32_t i = 0; i < node->output_count; i++) {
       w->remake[node->outputs[i]] = cost;
       w->need[node->outputs[i]] = w->next[node->outputs[i]];
@@ -121,7 +164,7 @@ static void sweep(struct walk *w, int32_t end) {
       const int32_t t = node->outputs[i];
       if (!w->resident[t] && w->need[t] < earliest) earliest = w->need[t];
     }
-    if (earliest == NEVER) continue;
+    if (earliest == NEVER || w->by_restorer[v]) continue;
     for (int32_t i = f->read_start[v]; i < f->read_start[v + 1]; i++)
       if (earliest < w->need[f->reads[i]]) w->need[f->reads[i]] = earliest;
   }
@@ -133,7 +176,9 @@ static void pass_on(struct walk *w, int32_t dropped) {
   int32_t count = 0;
   w->pending[count++] = dropped;
   while (count > 0) {
-    const struct step_node *node = &w->step->nodes[w->step->tensors[w->pending[--count]].producer];
+    const int32_t maker = w->step->tensors[w->pending[--count]].producer;
+    const struct step_node *node = &w->step->nodes[maker];
+    if (w->by_restorer[maker]) continue;
     for (int32_t i = 0; i < node->input_count; i++) {
       const int32_t t = node->inputs[i];
       if (!is_value(w, t) || w->need[t] <= need) continue;
@@ -163,8 +208,9 @@ static int32_t find_victim(struct walk *w) {
   for (int32_t i = 0; i < w->held_count; i++) {
     const int32_t t = w->held[i];
     if (w->locks[t] > 0 || w->step->tensors[t].bytes == 0) continue;
+    if (w->step->tensors[t].producer >= w->step->required_count) continue; /* what a store made stays */
     if (w->need[t] == NEVER) return t;
-    if (!can_repeat(w, w->step->tensors[t].producer)) continue;
+    if (!can_return(w, t)) continue;
     const double value = worth(w, t);
     if (value < least || (value == least && t < victim)) least = value, victim = t;
   }
@@ -209,8 +255,7 @@ static int32_t find_overwritable(struct walk *w, const struct step_node *node, c
   double least = INFINITY;
   for (int32_t p = 0; p < node->inplace_count; p++) {
     const int32_t t = node->inputs[node->inplace[p].input];
-    bool known = !is_value(w, t) || w->locks[t] > 1 || w->need[t] == NEVER ||
-                 !can_repeat(w, w->step->tensors[t].producer) ||
+    bool known = !is_value(w, t) || w->locks[t] > 1 || w->need[t] == NEVER || !can_return(w, t) ||
                  w->step->tensors[t].bytes < w->step->tensors[node->outputs[node->inplace[p].output]].bytes;
     for (int32_t g = 0; g < given_count; g++) known = known || given[g] == t;
     if (!known && worth(w, t) < least) least = worth(w, t), best = t;
@@ -234,29 +279,41 @@ static void sweep_after(struct walk *w, int32_t v) {
     if (w->made[node->outputs[i]]) w->resident[node->outputs[i]] = false;
 }
 
+/* Stores what is dropped, if it will be restored. */
+static neap_status store_before_drop(struct walk *w, int32_t t) {
+  const int32_t maker = w->step->tensors[t].producer, store = w->step->store[maker];
+  if (w->need[t] == NEVER || store < 0 || !w->by_restorer[maker] || is_stored(w, maker)) return NEAP_OK;
+  TRY(vector_push(&w->schedule.nodes, store));
+  hold(w, w->step->nodes[store].outputs[0]);
+  w->cost += w->step->nodes[store].cost;
+  return NEAP_OK;
+}
+
 /* Drops values until the node fits. The node itself locks its inputs once. `given`: inputs that it
  * overwrites. */
-static bool make_room(struct walk *w, int32_t v, int32_t *given, int32_t *given_count, bool *tight) {
+static neap_status make_room(struct walk *w, int32_t v, int32_t *given, int32_t *given_count, bool *tight) {
   const struct step_node *node = &w->step->nodes[v];
   *given_count = 0;
   *tight = false;
   uint64_t most = node->workspace;
   for (int32_t i = 0; i < node->output_count; i++) most += w->step->tensors[node->outputs[i]].bytes;
-  if (w->used + most <= w->limit) return true;
+  if (w->used + most <= w->limit) return NEAP_OK;
   *tight = true;
   sweep_after(w, v);
   while (w->used + extra_bytes(w, node, given, *given_count) > w->limit) {
     const int32_t victim = find_victim(w);
     const int32_t over = *given_count < GIVEN_LIMIT ? find_overwritable(w, node, given, *given_count) : -1;
-    if (victim < 0 && over < 0) return false;
+    if (victim < 0 && over < 0) return NEAP_OVER_BUDGET;
     if (over >= 0 && (victim < 0 || (w->need[victim] < NEVER && worth(w, over) < worth(w, victim)))) {
+      TRY(store_before_drop(w, over));
       given[(*given_count)++] = over;
       continue;
     }
+    TRY(store_before_drop(w, victim));
     drop(w, victim);
     if (w->need[victim] < NEVER) pass_on(w, victim);
   }
-  return true;
+  return NEAP_OK;
 }
 
 /* ---- The walk ---- */
@@ -271,9 +328,8 @@ static neap_status ensure_inputs(struct walk *w, const struct step_node *node, i
     if (!is_value(w, t)) continue;
     w->locks[t]++;
     if (w->resident[t] || status != NEAP_OK) continue;
-    const int32_t producer = w->step->tensors[t].producer;
-    status =
-        depth < DEPTH_LIMIT && can_repeat(w, producer) ? run_node(w, producer, depth + 1) : NEAP_OVER_BUDGET;
+    const int32_t way = depth < DEPTH_LIMIT ? way_back(w, t) : -1;
+    status = way >= 0 ? run_node(w, way, depth + 1) : NEAP_OVER_BUDGET;
   }
   return status;
 }
@@ -284,7 +340,7 @@ static neap_status run_node(struct walk *w, int32_t v, int depth) {
   neap_status status = ensure_inputs(w, node, depth);
   int32_t given[GIVEN_LIMIT], given_count = 0;
   bool tight = false;
-  if (status == NEAP_OK && !make_room(w, v, given, &given_count, &tight)) status = NEAP_OVER_BUDGET;
+  if (status == NEAP_OK) status = make_room(w, v, given, &given_count, &tight);
   if (status == NEAP_OK) status = vector_push(&w->schedule.nodes, v);
   for (int32_t i = 0; i < node->input_count; i++)
     if (is_value(w, node->inputs[i])) w->locks[node->inputs[i]]--;
@@ -327,6 +383,7 @@ static bool must_wait(struct walk *w, const struct step_node *node) {
     for (int32_t r = w->step->reader_start[t]; r < w->step->reader_start[t + 1]; r++) {
       const int32_t reader = w->step->readers[r];
       if (&w->step->nodes[reader] == node || w->step->nodes[reader].update_count > 0) continue;
+      if (is_stored(w, reader)) continue;
       for (int32_t i = 0; i < w->step->nodes[reader].output_count; i++)
         waiting = waiting || !w->resident[w->step->nodes[reader].outputs[i]];
     }
@@ -337,7 +394,7 @@ static bool must_wait(struct walk *w, const struct step_node *node) {
     for (int32_t r = w->step->reader_start[node->updates[u]]; r < w->step->reader_start[node->updates[u] + 1];
          r++) {
       const struct step_node *reader = &w->step->nodes[w->step->readers[r]];
-      if (reader == node || reader->update_count > 0) continue;
+      if (reader == node || reader->update_count > 0 || is_stored(w, w->step->readers[r])) continue;
       for (int32_t i = 0; i < reader->output_count; i++)
         if (!w->resident[reader->outputs[i]] && w->need[reader->outputs[i]] != NEVER) return true;
     }
@@ -353,7 +410,7 @@ static neap_status run_update(struct walk *w, int32_t v) {
 
 static neap_status walk_order(struct walk *w) {
   const neap_step *step = w->step;
-  for (w->now = 0; w->now < step->node_count; w->now++) {
+  for (w->now = 0; w->now < step->required_count; w->now++) {
     const int32_t v = w->now;
     const struct step_node *node = &step->nodes[v];
     if (node->update_count == 0)
@@ -366,9 +423,9 @@ static neap_status walk_order(struct walk *w) {
   }
   /* What has to be there at the end is made while the updates that waited for it wait still. */
   for (int32_t i = 0; i < step->output_count; i++) {
-    const int32_t t = step->outputs[i], producer = step->tensors[t].producer;
-    if (!w->resident[t] && !can_repeat(w, producer)) return NEAP_OVER_BUDGET;
-    if (!w->resident[t]) TRY(run_node(w, producer, 0));
+    const int32_t t = step->outputs[i], way = w->resident[t] ? 0 : way_back(w, t);
+    if (way < 0) return NEAP_OVER_BUDGET;
+    if (!w->resident[t]) TRY(run_node(w, way, 0));
     w->locks[t]++;
   }
   for (size_t i = 0; i < w->postponed.count; i++) TRY(run_update(w, w->postponed.data[i]));
@@ -406,8 +463,10 @@ static neap_status walk_create(struct region *region, const neap_step *step, con
   w->place = region_alloc(region, tensors, sizeof *w->place);
   w->pending = region_alloc(region, tensors, sizeof *w->pending);
   w->made = region_alloc(region, tensors, sizeof *w->made);
+  w->by_restorer = region_alloc(region, (size_t)step->node_count + 1, sizeof *w->by_restorer);
   RETURN_IF(!w->resident || !w->updated || !w->locks || !w->cursor || !w->next || !w->need || !w->remake ||
-                !w->logged || !w->log_remake || !w->held || !w->place || !w->pending || !w->made,
+                !w->logged || !w->log_remake || !w->held || !w->place || !w->pending || !w->made ||
+                !w->by_restorer,
             NEAP_OUT_OF_MEMORY, "evict: out of memory");
   return NEAP_OK;
 }

@@ -308,8 +308,12 @@ void rotor_free(struct rotor *rotor) {
   free(rotor);
 }
 
+float rotor_part_cost(const struct rotor *rotor, int32_t a, int32_t b, int32_t slots) {
+  return slots < 0 ? INFINITY : table_of(rotor, 0, a, b)->cost[slots];
+}
+
 float rotor_cost(const struct rotor *rotor, int32_t slots) {
-  return slots < 0 ? INFINITY : table_of(rotor, 0, 0, rotor->count - 1)->cost[slots];
+  return rotor_part_cost(rotor, 0, rotor->count - 1, slots);
 }
 
 /* ---- Tracing ---- */
@@ -381,8 +385,13 @@ static neap_status trace(const struct rotor *r, struct state at, chain_operation
   return split >= 0 ? trace_later(r, at, split_mode, split, &chosen, out) : trace_now(r, at, option, out);
 }
 
-neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out) {
-  RETURN_IF(rotor_cost(rotor, slots) == INFINITY, NEAP_OVER_BUDGET,
+neap_status rotor_part_trace(const struct rotor *rotor, int32_t a, int32_t b, int32_t slots,
+                             chain_operations *out) {
+  RETURN_IF(rotor_part_cost(rotor, a, b, slots) == INFINITY, NEAP_OVER_BUDGET,
             "rotor: the chain cannot be run in %d slots", slots);
-  return trace(rotor, (struct state){0, slots, 0, rotor->count - 1}, out);
+  return trace(rotor, (struct state){0, slots, a, b}, out);
+}
+
+neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out) {
+  return rotor_part_trace(rotor, 0, rotor->count - 1, slots, out);
 }

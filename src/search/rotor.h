@@ -28,6 +28,12 @@
 #include "base/region.h"
 #include "search/chain_operation.h"
 
+/* Returns the slots, of `slot` bytes each, that bytes take, rounded to the nearest number. */
+static inline int32_t rotor_slots(double slot, uint64_t bytes) {
+  const double slots = (double)bytes / slot + 0.5;
+  return slots < INT32_MAX / 8 ? (int32_t)slots : INT32_MAX / 8;
+}
+
 /* A way to run a stage now and to use later what it keeps. */
 struct rotor_option {
   int32_t kept;          /* slots between its forward and its backward part, without boundary s */
@@ -77,8 +83,13 @@ double rotor_work(const struct rotor_stage *stages, int32_t count, int32_t modes
 /* Returns the least cost within `slots`; INFINITY: none. */
 float rotor_cost(const struct rotor *rotor, int32_t slots);
 
-/* Appends to `out` the operations that reach rotor_cost(); choices are options and leaves of the modes.
- * NEAP_OVER_BUDGET: none exist. */
+/* Returns the least cost of stages a .. b alone: opt(0, slots, a, b). */
+float rotor_part_cost(const struct rotor *rotor, int32_t a, int32_t b, int32_t slots);
+
+/* Appends to `out` the operations that reach rotor_cost(), or rotor_part_cost(); choices are options and
+ * leaves of the modes. NEAP_OVER_BUDGET: none exist. */
 neap_status rotor_trace(const struct rotor *rotor, int32_t slots, chain_operations *out);
+neap_status rotor_part_trace(const struct rotor *rotor, int32_t a, int32_t b, int32_t slots,
+                             chain_operations *out);
 
 #endif

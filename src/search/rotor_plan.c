@@ -34,11 +34,6 @@ struct rotor_plan {
   chain_operations operations;
 };
 
-static int32_t slots_of(double slot, uint64_t bytes) {
-  const double slots = (double)bytes / slot + 0.5;
-  return slots < INT32_MAX / 8 ? (int32_t)slots : INT32_MAX / 8;
-}
-
 /* ---- Kinds ---- */
 
 /* Returns true if another option costs and keeps no more. Its peaks may be a little higher: they seldom
@@ -64,13 +59,13 @@ static void fill_choices(const struct rotor_plan *p, const struct stage_mode *mo
   for (int32_t i = 0; i < (int32_t)mode->options.count; i++) {
     const struct stage_option *from = &mode->options.data[i];
     const struct rotor_option option = {
-        slots_of(p->slot, from->kept_bytes), slots_of(p->slot, from->forward_peak),
-        slots_of(p->slot, from->backward_peak + passing), (float)(from->again_cost + from->backward_cost)};
+        rotor_slots(p->slot, from->kept_bytes), rotor_slots(p->slot, from->forward_peak),
+        rotor_slots(p->slot, from->backward_peak + passing), (float)(from->again_cost + from->backward_cost)};
     if (!option_dominated(c->options, c->option_count, &option, p->peak_slack)) {
       c->option_of[c->option_count] = i;
       c->options[c->option_count++] = option;
     }
-    const struct rotor_leaf leaf = {slots_of(p->slot, from->leaf_peak + passing),
+    const struct rotor_leaf leaf = {rotor_slots(p->slot, from->leaf_peak + passing),
                                     (float)(from->make_cost + from->backward_cost)};
     if (!leaf_dominated(c->leaves, c->leaf_count, &leaf)) {
       c->leaf_of[c->leaf_count] = i;
@@ -122,14 +117,14 @@ static void fill_stages(struct rotor_plan *p) {
     const struct chain_stage *place = &p->plan.chain.stages[s];
     struct rotor_stage *to = &p->stages[s];
     struct kind *kind = &p->kinds[to->kind];
-    to->input = slots_of(p->slot, stage->input_bytes);
-    to->gradient = slots_of(p->slot, place->gradient_bytes);
+    to->input = rotor_slots(p->slot, stage->input_bytes);
+    to->gradient = rotor_slots(p->slot, place->gradient_bytes);
     for (int32_t mode = 0; mode < STAGE_MODES; mode++) {
       const struct stage_mode *from = &stage->modes[mode];
       struct choices *c = &kind->modes[mode];
       if (kind->stage == s) fill_choices(p, from, place->passing_bytes, c);
-      to->modes[mode] = (struct rotor_mode){.held = slots_of(p->slot, from->held_bytes),
-                                            .forward_peak = slots_of(p->slot, from->forward_peak),
+      to->modes[mode] = (struct rotor_mode){.held = rotor_slots(p->slot, from->held_bytes),
+                                            .forward_peak = rotor_slots(p->slot, from->forward_peak),
                                             .forward_cost = (float)from->forward_cost,
                                             .option_count = c->option_count,
                                             .leaf_count = c->leaf_count,
@@ -142,7 +137,7 @@ static void fill_stages(struct rotor_plan *p) {
 /* ---- The size of a slot ---- */
 
 static double rounding(double slot, uint64_t bytes) {
-  return fabs((double)slots_of(slot, bytes) * slot - (double)bytes);
+  return fabs((double)rotor_slots(slot, bytes) * slot - (double)bytes);
 }
 
 /* Chooses the slot. Sizes are often multiples of a common one: of slots up to a fifth smaller, takes the one

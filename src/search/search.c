@@ -42,6 +42,12 @@ static bool unread(const struct timeline *t, int32_t run) {
   return true;
 }
 
+/* Returns true if a run may be left out: its maker has another, or it is optional. */
+static bool is_spare(const struct timeline *t, int32_t run) {
+  const int32_t node = t->runs[run].node;
+  return t->run_count[t->step->maker[node]] > 1 || node >= t->step->required_count;
+}
+
 /* Removes a run, and with it the runs that then have no reader. */
 static bool take_out(struct search *s, int32_t run) {
   const struct timeline *t = &s->timeline;
@@ -49,8 +55,7 @@ static bool take_out(struct search *s, int32_t run) {
   if (!take_out_one(s, run)) return false;
   for (int32_t i = 0; i < reads; i++) {
     const int32_t source = t->slots[t->links[first_link + i].slot].run;
-    if (t->present_at[source] >= 0 && t->run_count[t->runs[source].node] > 1 && unread(t, source))
-      take_out(s, source);
+    if (t->present_at[source] >= 0 && is_spare(t, source) && unread(t, source)) take_out(s, source);
   }
   return true;
 }
@@ -88,6 +93,13 @@ static int32_t last_but_one(const struct timeline *t, const struct slot *slot) {
   return last;
 }
 
+/* Returns the least cost of making a node's outputs again. */
+static double repeat_cost(const struct timeline *t, int32_t node) {
+  const int32_t maker = t->step->maker[node], restorer = t->step->restorer[maker];
+  const double cost = t->step->nodes[maker].cost;
+  return restorer >= 0 && t->step->nodes[restorer].cost < cost ? t->step->nodes[restorer].cost : cost;
+}
+
 /* Returns an upper bound on the gain of making a run's input again instead of holding it until then; 0 if it
  * cannot pay. */
 static double gain_of_read(struct search *s, int32_t run, int32_t read) {
@@ -95,26 +107,48 @@ static double gain_of_read(struct search *s, int32_t run, int32_t read) {
   const struct slot *slot = &t->slots[t->links[t->runs[run].first_link + read].slot];
   if (slot->last != run) return 0;
   const double gain = s->price * (double)timeline_relief(t, last_but_one(t, slot), run, slot->bytes) -
-                      t->step->nodes[t->runs[slot->run].node].cost;
+                      repeat_cost(t, t->runs[slot->run].node);
   return gain > 0 ? gain : 0;
 }
 
 /* Inserts a run of a node before `successor`; -1: not possible. If that takes over all readers of the run
- * before it, it was a move. */
+ * before it, it was a move; a node that must not repeat can only move, from its own run. */
 static int32_t run_before(struct search *s, int32_t node, int32_t successor) {
   const struct timeline *t = &s->timeline;
   const bool repeatable = t->step->nodes[node].repeatable;
   const int32_t run = insert(s, node, successor, !repeatable);
   if (run < 0) return -1;
   const int32_t earlier = t->runs[run].previous;
-  const bool moved = earlier >= 0 && unread(t, earlier) && take_out(s, earlier);
+  const bool own = earlier >= 0 && (repeatable || t->runs[earlier].node == node),
+             moved = own && unread(t, earlier) && take_out(s, earlier);
   return moved || repeatable ? run : -1;
 }
 
-/* Makes a node's outputs again before `successor`, and its inputs too, if that pays more than holding them
- * until then. Returns false as soon as the energy cannot get below `bound`; the changes stay, for the caller
- * to undo. */
-static bool make_again(struct search *s, int32_t node, int32_t successor, double bound) {
+/* Returns the run right after `after` (-1: the first run), before which a moved run goes. */
+static int32_t place_behind(const struct timeline *t, int32_t after) {
+  return after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
+}
+
+/* Makes a node's outputs again by the node that restores it, and stores them where they are made first.
+ * Returns false if there is none or the energy is not below `bound`; the changes stay, for the caller to
+ * undo. */
+static bool restore_again(struct search *s, int32_t node, int32_t successor, double bound) {
+  const struct timeline *t = &s->timeline;
+  const int32_t restorer = t->step->restorer[node], store = t->step->store[node];
+  if (restorer < 0) return false;
+  if (t->run_count[store] == 0 && insert(s, store, place_behind(t, t->first_run[node]), false) < 0)
+    return false;
+  const int32_t run = run_before(s, restorer, successor);
+  if (run < 0) return false;
+  spare_later_run(s, run);
+  return energy(s) < bound;
+}
+
+static bool make_again(struct search *s, int32_t node, int32_t successor, double bound);
+
+/* The same by a run of the node itself; makes its inputs again, too, if that pays more than holding them
+ * until then. */
+static bool compute_again(struct search *s, int32_t node, int32_t successor, double bound) {
   const struct timeline *t = &s->timeline;
   const int32_t run = run_before(s, node, successor), reads = t->readings[node].read_count;
   if (run < 0) return false;
@@ -127,9 +161,24 @@ static bool make_again(struct search *s, int32_t node, int32_t successor, double
     const int32_t count = s->change_count;
     const double before = energy(s);
     const int32_t source = t->slots[t->links[t->runs[run].first_link + i].slot].run;
-    if (!make_again(s, t->runs[source].node, run, before)) take_back_to(s, count);
+    if (!make_again(s, t->step->maker[t->runs[source].node], run, before)) take_back_to(s, count);
   }
   return energy(s) < bound;
+}
+
+/* Makes a node's outputs again before `successor`, in the cheaper way. Returns false as soon as the energy
+ * cannot get below `bound`; the changes stay, for the caller to undo. */
+static bool make_again(struct search *s, int32_t node, int32_t successor, double bound) {
+  const int32_t count = s->change_count;
+  if (!restore_again(s, node, successor, bound)) {
+    take_back_to(s, count);
+    return compute_again(s, node, successor, bound);
+  }
+  const double restored = energy(s);
+  take_back_to(s, count);
+  if (compute_again(s, node, successor, restored)) return true;
+  take_back_to(s, count);
+  return restore_again(s, node, successor, bound);
 }
 
 /* ---- One run ---- */
@@ -144,18 +193,34 @@ static int32_t next_reader(const struct timeline *t, const struct slot *slot, in
   return next;
 }
 
+/* Replaces a repeat by one of the other way to make its outputs, if that lowers the energy. */
+static bool change_way(struct search *s, int32_t run) {
+  struct timeline *t = &s->timeline;
+  const int32_t node = t->runs[run].node, maker = t->step->maker[node], count = s->change_count;
+  const int32_t successor = timeline_successor(t, run);
+  if (t->step->restorer[maker] < 0 || t->runs[run].previous < 0 || successor < 0) return false;
+  const double before = energy(s);
+  s->patience = t->work + PATIENCE;
+  const bool changed = node == maker ? restore_again(s, maker, successor, INFINITY)
+                                     : compute_again(s, maker, successor, INFINITY);
+  if (changed && (t->present_at[run] < 0 || take_out(s, run)) && energy(s) < before) return true;
+  take_back_to(s, count);
+  return false;
+}
+
 /* Tries to do without a run, or else to make its outputs again before each of their reads, whatever lowers
  * the energy. */
 static void improve_run(struct search *s, int32_t run) {
   struct timeline *t = &s->timeline;
   const struct run *r = &t->runs[run];
-  const double cost = t->step->nodes[r->node].cost;
+  const double cost = repeat_cost(t, r->node);
   const int32_t count = s->change_count;
   double best = energy(s);
-  if (t->run_count[r->node] > 1 && take_out(s, run)) {
+  if (is_spare(t, run) && take_out(s, run)) {
     if (energy(s) <= best) return;
     take_back_to(s, count);
   }
+  if (change_way(s, run)) return;
   for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++) {
     const struct slot *slot = &t->slots[r->first_slot + o];
     for (int32_t use = run, reader; (reader = next_reader(t, slot, use)) >= 0; use = reader) {
@@ -164,7 +229,8 @@ static void improve_run(struct search *s, int32_t run) {
       const int32_t before = s->change_count;
       best = energy(s);
       s->patience = t->work + PATIENCE;
-      if (make_again(s, r->node, reader, best)) break; /* the readers behind are another run's now */
+      if (make_again(s, t->step->maker[r->node], reader, best))
+        break; /* the readers behind are another run's now */
       take_back_to(s, before);
     }
   }
@@ -182,11 +248,6 @@ static void find_range(const struct timeline *t, int32_t run, int32_t *after, in
   for (int32_t o = 0; o < t->step->nodes[r->node].output_count; o++)
     for (int32_t link = t->slots[r->first_slot + o].readers; link >= 0; link = t->links[link].next)
       if (timeline_before(t, t->links[link].reader, *before)) *before = t->links[link].reader;
-}
-
-/* Returns the run right after `after` (-1: the first run), before which a moved run goes. */
-static int32_t place_behind(const struct timeline *t, int32_t after) {
-  return after >= 0 ? timeline_successor(t, after) : t->blocks[t->at[0]].runs[0];
 }
 
 /* Returns the run before which a run goes if it moves a few places earlier or later within its range. */
@@ -343,10 +404,10 @@ static int32_t random_centre(struct search *s) {
       if (next < 0 || next == t->end) break;
       run = next;
     }
-    if (run >= 0 && run != t->end) return t->runs[run].node;
+    if (run >= 0 && run != t->end) return t->step->maker[t->runs[run].node];
   }
   if (t->repeated_count > 0 && kind < 7) return t->repeated[draw(s, (uint32_t)t->repeated_count)];
-  return (int32_t)draw(s, (uint32_t)t->step->node_count);
+  return (int32_t)draw(s, (uint32_t)t->step->required_count);
 }
 
 enum { STRETCH_LIMIT = 64 };
@@ -383,7 +444,8 @@ static int32_t random_neighbour(struct search *s, int32_t node) {
   int32_t link = t->slots[run->first_slot + (int32_t)draw(s, (uint32_t)outputs)].readers;
   for (uint32_t steps = draw(s, FIRST); steps > 0 && link >= 0 && t->links[link].next >= 0; steps--)
     link = t->links[link].next;
-  return link < 0 || t->links[link].reader == t->end ? -1 : t->runs[t->links[link].reader].node;
+  return link < 0 || t->links[link].reader == t->end ? -1
+                                                     : t->step->maker[t->runs[t->links[link].reader].node];
 }
 
 /* Picks nodes around a centre in the graph, each a stretch of its own: a radial ruin (Schrimpf et al. 2000).

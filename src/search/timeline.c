@@ -355,16 +355,23 @@ static int64_t live_behind(const struct timeline *t, int32_t run) {
 
 /* ---- Insertion ---- */
 
-/* Returns the latest run of a node before `successor`; -1: none. */
+/* Returns the latest run of a maker before `successor`; -1: none. */
 static int32_t run_before(const struct timeline *t, int32_t node, int32_t successor) {
   int32_t run = t->last_run[node];
   while (run >= 0 && successor >= 0 && !timeline_before(t, run, successor)) run = t->runs[run].previous;
   return run;
 }
 
+/* Returns the last run of the node itself, not of one that restores it; -1: none. */
+static int32_t last_own_run(const struct timeline *t, int32_t node) {
+  int32_t run = t->last_run[node];
+  while (run >= 0 && t->runs[run].node != node) run = t->runs[run].previous;
+  return run;
+}
+
 static bool may_insert(const struct timeline *t, int32_t node, int32_t successor, bool moving) {
   const struct reading *reading = &t->readings[node];
-  if (node < t->step->node_count && t->run_count[node] > 0 && !moving &&
+  if (node < t->step->node_count && t->run_count[t->step->maker[node]] > 0 && !moving &&
       (!t->step->nodes[node].repeatable || t->step->nodes[node].update_count > 0))
     return false;
   for (int32_t i = 0; i < reading->read_count; i++)
@@ -374,7 +381,7 @@ static bool may_insert(const struct timeline *t, int32_t node, int32_t successor
     if (update >= 0 && (successor < 0 || timeline_before(t, update, successor))) return false;
   }
   for (int32_t i = 0; i < reading->after_count; i++) {
-    const int32_t reader = t->last_run[t->afters[reading->first_after + i]];
+    const int32_t reader = last_own_run(t, t->afters[reading->first_after + i]);
     if (reader >= 0 && successor >= 0 && !timeline_before(t, reader, successor)) return false;
   }
   return true;
@@ -418,35 +425,37 @@ static void count_run(struct timeline *t, int32_t node, int32_t by) {
   }
 }
 
-/* Lists the run between the node's runs before and after it. */
+/* Lists the run between its maker's runs before and after it. */
 static void enlist(struct timeline *t, int32_t run, int32_t previous) {
   struct run *r = &t->runs[run];
+  const int32_t maker = timeline_maker(t, r->node);
   r->previous = previous;
-  r->next = previous >= 0 ? t->runs[previous].next : t->first_run[r->node];
+  r->next = previous >= 0 ? t->runs[previous].next : t->first_run[maker];
   if (previous >= 0)
     t->runs[previous].next = run;
   else
-    t->first_run[r->node] = run;
+    t->first_run[maker] = run;
   if (r->next >= 0)
     t->runs[r->next].previous = run;
   else
-    t->last_run[r->node] = run;
-  count_run(t, r->node, 1);
+    t->last_run[maker] = run;
+  count_run(t, maker, 1);
   t->present_at[run] = t->length;
   t->present[t->length++] = run;
 }
 
 static void unlist(struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
+  const int32_t maker = timeline_maker(t, r->node);
   if (r->previous >= 0)
     t->runs[r->previous].next = r->next;
   else
-    t->first_run[r->node] = r->next;
+    t->first_run[maker] = r->next;
   if (r->next >= 0)
     t->runs[r->next].previous = r->previous;
   else
-    t->last_run[r->node] = r->previous;
-  count_run(t, r->node, -1);
+    t->last_run[maker] = r->previous;
+  count_run(t, maker, -1);
   const int32_t moved = t->present[--t->length];
   t->present[t->present_at[run]] = moved;
   t->present_at[moved] = t->present_at[run];
@@ -468,7 +477,7 @@ static void connect_inputs(struct timeline *t, int32_t run) {
   }
 }
 
-/* Moves the later readers of the node's run before it to this run. */
+/* Moves the later readers of its maker's run before it to this run. */
 static void connect_outputs(struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
   for (int32_t o = 0; o < output_count(t, r->node); o++) {
@@ -504,7 +513,7 @@ int32_t timeline_insert(struct timeline *t, int32_t node, int32_t successor, boo
   else if (t->block_count > 0 && t->blocks[t->at[t->block_count - 1]].count > 0)
     predecessor = t->blocks[t->at[t->block_count - 1]].runs[t->blocks[t->at[t->block_count - 1]].count - 1];
   const int64_t across = predecessor >= 0 ? live_behind(t, predecessor) : 0;
-  const int32_t previous = run_before(t, node, successor);
+  const int32_t previous = run_before(t, timeline_maker(t, node), successor);
   t->runs[run].credit = 0;
   if (!place_run(t, run, successor, across + workspace(t, node))) {
     give_run(t, run);
@@ -552,7 +561,7 @@ static void disconnect_inputs(struct timeline *t, int32_t run) {
 
 bool timeline_remove(struct timeline *t, int32_t run) {
   const struct run *r = &t->runs[run];
-  if (t->run_count[r->node] < 2) return false;
+  if (t->run_count[t->step->maker[r->node]] < 2 && r->node < t->step->required_count) return false;
   for (int32_t o = 0; r->previous < 0 && o < output_count(t, r->node); o++)
     if (t->slots[r->first_slot + o].readers >= 0) return false;
   /* What it saved in place must not be given back when its inputs' ends are looked at again. */
@@ -746,7 +755,7 @@ neap_status timeline_create(const neap_step *step, uint64_t limit, const int32_t
   for (int32_t i = 0; i < length; i++)
     RETURN_IF(timeline_insert(t, schedule[i], -1, false) < 0, NEAP_INVALID_PLAN,
               "position %d: '%s' cannot run there", i, step->nodes[schedule[i]].name);
-  for (int32_t v = 0; v < step->node_count; v++)
+  for (int32_t v = 0; v < step->required_count; v++)
     RETURN_IF(t->run_count[v] == 0, NEAP_INVALID_PLAN, "node %d ('%s') never runs", v, step->nodes[v].name);
   t->end = timeline_insert(t, step->node_count, -1, false);
   RETURN_IF(t->end < 0, NEAP_INVALID_PLAN, "an output of the step is not made");

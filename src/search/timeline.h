@@ -32,7 +32,7 @@ struct reading {
 struct run {
   int32_t node;
   int32_t block, index;   /* its position */
-  int32_t previous, next; /* runs of the same node, in order of position; -1: none */
+  int32_t previous, next; /* runs of the same maker, in order of position; -1: none */
   int32_t first_link, first_slot;
   int64_t credit; /* bytes that it saves by working in place */
 };
@@ -69,9 +69,10 @@ struct timeline {
   struct run *runs;
   struct link *links;
   struct slot *slots;
-  int32_t *first_run, *last_run, *run_count, *free_run; /* by node */
-  int32_t *present, *present_at;                        /* runs in no order; run -> its index there */
-  int32_t *repeated, *repeated_at;                      /* nodes with several runs, likewise */
+  int32_t *first_run, *last_run, *run_count; /* by maker: its runs and those of the node that restores it */
+  int32_t *free_run;                         /* by node */
+  int32_t *present, *present_at;             /* runs in no order; run -> its index there */
+  int32_t *repeated, *repeated_at;           /* makers with several runs, likewise */
   int32_t repeated_count;
   int32_t runs_used, links_used, slots_used, run_limit, link_limit, slot_limit;
 
@@ -103,8 +104,13 @@ void timeline_free(struct timeline *timeline);
 int32_t timeline_insert(struct timeline *timeline, int32_t node, int32_t successor, bool moving);
 
 /* Removes a run. Returns false and changes nothing if a reader would find no earlier instance, or if it is
- * the node's only run. */
+ * the only run of a node that is not optional. */
 bool timeline_remove(struct timeline *timeline, int32_t run);
+
+/* Returns the node whose outputs a node makes: itself, or the one that it restores. Also of the end. */
+static inline int32_t timeline_maker(const struct timeline *t, int32_t node) {
+  return node < t->step->node_count ? t->step->maker[node] : node;
+}
 
 /* Returns true if `run` is strictly before `other`. */
 static inline bool timeline_before(const struct timeline *t, int32_t run, int32_t other) {

@@ -133,7 +133,7 @@ static neap_status check_run(struct checker *c) {
     TRY(check_made(c, t, &made));
   }
   c->first[c->plan->length] = made;
-  for (int32_t v = 0; v < c->step->node_count; v++)
+  for (int32_t v = 0; v < c->step->required_count; v++)
     REFUSE_IF(!c->has_run[v], -1, "node %d ('%s') never runs", v, c->step->nodes[v].name);
   REFUSE_IF(made < c->plan->instance_count, -1,
             "instances[%d] (tensor %d at position %d) is superfluous: no node makes it", made,
@@ -185,6 +185,89 @@ static uint64_t trace_lives(struct checker *c) {
   return most;
 }
 
+/* A job of the lane. One that restores begins at its own position, a store behind the latest position that
+ * made what it reads. */
+struct transfer {
+  int32_t begin, at; /* positions */
+};
+
+static int compare_transfers(const void *a, const void *b) {
+  const struct transfer *x = a, *y = b;
+  if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+  return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Lists the plan's transfers in the order in which they begin. `latest` [tensors]. One that restores begins
+ * when its position is reached, so before those behind that position, which are later in the schedule. */
+static int32_t list_transfers(const struct checker *c, int32_t *latest, struct transfer *list) {
+  int32_t count = 0;
+  for (int32_t t = 0; t < c->plan->length; t++) {
+    const int32_t v = c->plan->schedule[t];
+    const struct step_node *node = &c->step->nodes[v];
+    int32_t begin = t;
+    if (node->transfers && c->step->maker[v] == v) {
+      begin = 0;
+      for (int32_t i = 0; i < node->input_count; i++)
+        if (latest[node->inputs[i]] > begin) begin = latest[node->inputs[i]];
+    }
+    if (node->transfers) list[count++] = (struct transfer){begin, t};
+    for (int32_t i = 0; i < node->output_count; i++) latest[node->outputs[i]] = t;
+  }
+  qsort(list, (size_t)count, sizeof *list, compare_transfers);
+  return count;
+}
+
+/* Sums the times of nodes up to each position, with the waits for transfers: of a store at its own position,
+ * of a restorer at the first position that reads what it made. `needed` [tensors]: when a tensor is there. */
+static double sum_with_waits(const struct checker *c, struct transfer *list, int32_t count, double *needed,
+                             double *ended) {
+  double time = 0, lane = 0;
+  int32_t next = 0;
+  for (int32_t t = 0; t < c->plan->length; t++) {
+    const int32_t v = c->plan->schedule[t];
+    const struct step_node *node = &c->step->nodes[v];
+    for (int32_t i = 0; i < node->input_count; i++) time = fmax(time, needed[node->inputs[i]]);
+    const bool restores = c->step->maker[v] != v;
+    if (node->transfers && !restores) time = fmax(time, ended[t]);
+    if (!node->transfers) time += node->cost;
+    for (; next < count && list[next].begin <= t; next++) {
+      lane = fmax(lane, time) + c->step->nodes[c->plan->schedule[list[next].at]].cost;
+      ended[list[next].at] = lane;
+    }
+    for (int32_t i = 0; i < node->output_count; i++)
+      needed[node->outputs[i]] = node->transfers && restores ? ended[t] : 0;
+  }
+  return time;
+}
+
+/* Sums the bytes that transfers move. */
+static void add_transfers(struct checker *c) {
+  for (int32_t t = 0; t < c->plan->length; t++) {
+    const int32_t v = c->plan->schedule[t];
+    const struct step_node *node = &c->step->nodes[v];
+    const bool restores = c->step->maker[v] != v;
+    const int32_t *moved = restores ? node->outputs : node->inputs;
+    for (int32_t i = 0; node->transfers && i < (restores ? node->output_count : node->input_count); i++)
+      *(restores ? &c->result->restored_bytes : &c->result->stored_bytes) += c->step->tensors[moved[i]].bytes;
+  }
+}
+
+/* Gives the plan's cost where transfers run beside the nodes. */
+static neap_status cost_with_lane(const struct checker *c, double *cost) {
+  struct region region = {0};
+  const size_t tensors = (size_t)c->step->tensor_count, length = (size_t)c->plan->length;
+  struct transfer *list = region_alloc(&region, length, sizeof *list);
+  int32_t *latest = region_alloc(&region, tensors, sizeof *latest);
+  double *needed = region_alloc(&region, tensors, sizeof *needed),
+         *ended = region_alloc(&region, length, sizeof *ended);
+  const bool got = list && latest && needed && ended;
+  if (got) *cost = sum_with_waits(c, list, list_transfers(c, latest, list), needed, ended);
+  region_free(&region);
+  return got ? NEAP_OK
+             : neap_fail(NEAP_OUT_OF_MEMORY, "checking a plan of %d positions: out of memory",
+                         c->plan->length);
+}
+
 static bool same_cost(double said, double summed) {
   return isfinite(said) && fabs(said - summed) <= cost_tolerance * summed;
 }
@@ -195,8 +278,10 @@ static neap_status check_figures(struct checker *c) {
   double cost = 0, base_cost = 0;
   for (int32_t i = 0; i < c->step->tensor_count; i++)
     if (c->step->tensors[i].role != NEAP_ROLE_VALUE) resident += c->step->tensors[i].bytes;
-  for (int32_t v = 0; v < c->step->node_count; v++) base_cost += c->step->nodes[v].cost;
+  for (int32_t v = 0; v < c->step->required_count; v++) base_cost += c->step->nodes[v].cost;
   for (int32_t t = 0; t < plan->length; t++) cost += c->step->nodes[plan->schedule[t]].cost;
+  if (c->step->has_lane) TRY(cost_with_lane(c, &cost));
+  add_transfers(c);
   const uint64_t live = trace_lives(c);
   c->result->live_peak_bytes = resident + live;
   c->result->cost = cost;

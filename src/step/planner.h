@@ -25,8 +25,8 @@ struct planner_options {
                                   order of the nodes may differ from the step's; NULL: not kept */
   struct schedule *runner_up;  /* starts empty; receives another schedule that is nearly as good, if the
                                   planner has one, whose layout may be better; NULL: not asked for */
-  const struct schedule *near; /* a valid schedule that needs little more than the budget, from which a
-                                  planner may go on; NULL: none */
+  const struct schedule *near; /* a valid schedule that needs no more than the budget or little more, from
+                                  which a planner may go on; NULL: none */
   neap_plan_progress_function *progress; /* called now and then by planners that search; NULL: none */
   void *context;
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/stop.h"
+#include "step/lane_cost.h"
 
 neap_status simulator_create(const neap_step *step, struct simulator *out) {
   *out = (struct simulator){.step = step};
@@ -65,10 +66,11 @@ static neap_status walk(struct simulator *s, const int32_t *schedule, int32_t le
     out->cost += node->cost;
   }
   RULE(isfinite(out->cost), "the sum of the costs is too large");
-  for (int32_t v = 0; v < step->node_count; v++)
+  for (int32_t v = 0; v < step->required_count; v++)
     RULE(s->runs[v] > 0, "node %d ('%s') never runs", v, step->nodes[v].name);
   for (int32_t i = 0; i < step->output_count; i++)
     s->instances.data[s->instance[step->outputs[i]]].last = length - 1;
+  if (step->has_lane) return lane_cost(step, schedule, length, &out->cost);
   return NEAP_OK;
 }
 

@@ -8,7 +8,7 @@
 struct simulation {
   uint64_t peak_bytes; /* resident bytes included */
   int32_t peak_at;     /* the first position that reaches it */
-  double cost;         /* sum over the schedule, in its order */
+  double cost;         /* sum over the schedule, in its order; of a step with a lane: step/lane_cost.h */
   int32_t recomputed;  /* positions that repeat an earlier node */
 };
 

@@ -61,15 +61,48 @@ static neap_status check_ids(const struct neap_step *step, int32_t v, const char
   return NEAP_OK;
 }
 
+/* Returns the node whose outputs a node has, all in their order; -1: none. */
+static int32_t find_maker(const struct neap_step *step, const struct step_node *node) {
+  const int32_t producer = node->output_count > 0 ? step->tensors[node->outputs[0]].producer : -1;
+  if (producer < 0 || step->nodes[producer].output_count != node->output_count) return -1;
+  const size_t bytes = (size_t)node->output_count * sizeof *node->outputs;
+  return memcmp(step->nodes[producer].outputs, node->outputs, bytes) == 0 ? producer : -1;
+}
+
+/* The derived fields that check_node fills. */
+struct makers {
+  int32_t *maker, *restorer, *store;
+};
+
+static neap_status check_restorer(const struct neap_step *step, int32_t v, int32_t maker,
+                                  const struct makers *m) {
+  const struct step_node *node = &step->nodes[v];
+  NODE_RULE(m->restorer[maker] < 0 && m->maker[maker] == maker,
+            "nodes[%d].outputs[0]: node %d makes it already, and node %d restores that", v, maker,
+            m->restorer[maker]);
+  NODE_RULE(node->repeatable && node->update_count == 0 && node->input_count == 1 &&
+                step->tensors[node->inputs[0]].role == NEAP_ROLE_VALUE,
+            "nodes[%d].outputs[0]: node %d makes it already; to restore that, the node must be repeatable, "
+            "update nothing, and read one value alone",
+            v, maker);
+  m->maker[v] = maker;
+  m->restorer[maker] = v;
+  return NEAP_OK;
+}
+
 /* Checks ranges, producers and updaters of one node. */
-static neap_status check_node(struct neap_step *step, int32_t v) {
+static neap_status check_node(struct neap_step *step, int32_t v, const struct makers *m) {
   const struct step_node *node = &step->nodes[v];
   NODE_RULE(isfinite(node->cost) && node->cost >= 0, "nodes[%d].cost: %g is not a finite number of 0 or more",
             v, node->cost);
   TRY(check_ids(step, v, "inputs", node->inputs, node->input_count));
   TRY(check_ids(step, v, "outputs", node->outputs, node->output_count));
   TRY(check_ids(step, v, "updates", node->updates, node->update_count));
-  for (int32_t i = 0; i < node->output_count; i++) {
+  const int32_t maker = find_maker(step, node);
+  m->maker[v] = v;
+  m->restorer[v] = m->store[v] = -1;
+  if (maker >= 0) TRY(check_restorer(step, v, maker, m));
+  for (int32_t i = 0; maker < 0 && i < node->output_count; i++) {
     struct step_tensor *tensor = &step->tensors[node->outputs[i]];
     NODE_RULE(tensor->role == NEAP_ROLE_VALUE, "nodes[%d].outputs[%d]: tensor %d ('%s') is not a value", v, i,
               node->outputs[i], tensor->name);
@@ -161,8 +194,45 @@ static neap_status derive_readers(struct neap_step *step) {
   return NEAP_OK;
 }
 
+/* Returns true if a node makes only what the restorer reads, of outputs of the maker, and changes nothing. */
+static bool is_store(const struct neap_step *step, const struct step_node *node, int32_t maker,
+                     int32_t restorer) {
+  bool reads = false;
+  for (int32_t i = 0; i < node->input_count; i++)
+    reads = reads || step->tensors[node->inputs[i]].producer == maker;
+  for (int32_t o = 0; o < node->output_count; o++) {
+    const int32_t t = node->outputs[o], first = step->reader_start[t],
+                  count = step->reader_start[t + 1] - first;
+    if (count != 1 || step->readers[first] != restorer || step->tensors[t].is_output) return false;
+  }
+  return reads && node->update_count == 0;
+}
+
+/* Finds the stores. Fails unless optional nodes come last. */
+static neap_status derive_stores(struct neap_step *step, const struct makers *m) {
+  step->required_count = step->node_count;
+  for (int32_t v = 0; v < step->node_count; v++) {
+    if (m->maker[v] == v) continue;
+    const int32_t store = step->tensors[step->nodes[v].inputs[0]].producer;
+    NODE_RULE(is_store(step, &step->nodes[store], m->maker[v], v),
+              "nodes[%d].outputs[0]: node %d makes it already; to restore that, the node must read a value "
+              "that node %d makes of it for this node alone",
+              v, m->maker[v], store);
+    m->store[m->maker[v]] = store;
+    if (store < step->required_count) step->required_count = store;
+  }
+  int32_t optional = 0;
+  for (int32_t v = 0; v < step->node_count; v++) optional += m->maker[v] != v ? 2 : 0;
+  NODE_RULE(
+      step->required_count + optional == step->node_count,
+      "nodes[%d]: nodes that restore others, and the stores that they read, must come behind all others",
+      step->required_count);
+  return NEAP_OK;
+}
+
 static neap_status derive_sums(struct neap_step *step) {
   uint64_t total = 0;
+  double all_costs = 0;
   for (int32_t t = 0; t < step->tensor_count; t++) {
     RETURN_IF(__builtin_add_overflow(total, step->tensors[t].bytes, &total) || total > INT64_MAX,
               NEAP_BAD_FORMAT, "tensors[%d].bytes: the sum of all sizes overflows", t);
@@ -171,18 +241,27 @@ static neap_status derive_sums(struct neap_step *step) {
   for (int32_t v = 0; v < step->node_count; v++) {
     RETURN_IF(__builtin_add_overflow(total, step->nodes[v].workspace, &total) || total > INT64_MAX,
               NEAP_BAD_FORMAT, "nodes[%d].workspace: the sum of all sizes overflows", v);
-    step->base_cost += step->nodes[v].cost;
+    all_costs += step->nodes[v].cost;
+    if (v < step->required_count) step->base_cost = all_costs;
+    step->has_lane = step->has_lane || step->nodes[v].transfers;
   }
-  RETURN_IF(!(step->base_cost <= COST_LIMIT), NEAP_BAD_FORMAT,
-            "the sum of all costs is %g; it must be at most %g", step->base_cost, COST_LIMIT);
+  RETURN_IF(!(all_costs <= COST_LIMIT), NEAP_BAD_FORMAT, "the sum of all costs is %g; it must be at most %g",
+            all_costs, COST_LIMIT);
   return NEAP_OK;
 }
 
 static neap_status build(const struct neap_step *draft, struct neap_step *step) {
   TRY(copy_draft(draft, step));
-  for (int32_t v = 0; v < step->node_count; v++) TRY(check_node(step, v));
+  const size_t nodes = (size_t)step->node_count;
+  const struct makers makers = {.maker = region_alloc(&step->region, nodes, sizeof(int32_t)),
+                                .restorer = region_alloc(&step->region, nodes, sizeof(int32_t)),
+                                .store = region_alloc(&step->region, nodes, sizeof(int32_t))};
+  RETURN_IF(!makers.maker || !makers.restorer || !makers.store, NEAP_OUT_OF_MEMORY, "graph: out of memory");
+  step->maker = makers.maker, step->restorer = makers.restorer, step->store = makers.store;
+  for (int32_t v = 0; v < step->node_count; v++) TRY(check_node(step, v, &makers));
   TRY(check_order(step));
   TRY(derive_readers(step));
+  TRY(derive_stores(step, &makers));
   return derive_sums(step);
 }
 
@@ -196,6 +275,36 @@ neap_status step_create(const struct neap_step *draft, struct neap_step **out) {
   }
   *out = step;
   return NEAP_OK;
+}
+
+neap_status step_create_plain(const struct neap_step *step, struct neap_step **out) {
+  struct region region = {0};
+  struct neap_step draft = *step;
+  draft.node_count = step->required_count;
+  draft.tensors = region_copy(&region, step->tensors, (size_t)step->tensor_count, sizeof *draft.tensors);
+  neap_status status =
+      draft.tensors == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "graph: out of memory") : NEAP_OK;
+  for (int32_t t = 0; status == NEAP_OK && t < step->tensor_count; t++)
+    if (draft.tensors[t].producer >= step->required_count)
+      draft.tensors[t].role = NEAP_ROLE_INPUT, draft.tensors[t].bytes = 0;
+  if (status == NEAP_OK) status = step_create(&draft, out);
+  region_free(&region);
+  return status;
+}
+
+neap_status step_create_without_lane(const struct neap_step *step, double factor, struct neap_step **out) {
+  struct region region = {0};
+  struct neap_step draft = *step;
+  draft.nodes = region_copy(&region, step->nodes, (size_t)step->node_count, sizeof *draft.nodes);
+  neap_status status = draft.nodes == NULL ? neap_fail(NEAP_OUT_OF_MEMORY, "graph: out of memory") : NEAP_OK;
+  for (int32_t v = 0; status == NEAP_OK && v < step->node_count; v++) {
+    if (!draft.nodes[v].transfers) continue;
+    draft.nodes[v].cost *= factor;
+    draft.nodes[v].transfers = false;
+  }
+  if (status == NEAP_OK) status = step_create(&draft, out);
+  region_free(&region);
+  return status;
 }
 
 void neap_step_free(neap_step *step) {
@@ -226,8 +335,8 @@ static bool same_ids(const int32_t *a, int32_t count, const int32_t *b, int32_t 
 }
 
 static bool is_alike_node(const struct step_node *a, const struct step_node *b) {
-  if (a->pass != b->pass || a->repeatable != b->repeatable || a->cost != b->cost ||
-      a->workspace != b->workspace || a->inplace_count != b->inplace_count)
+  if (a->pass != b->pass || a->repeatable != b->repeatable || a->transfers != b->transfers ||
+      a->cost != b->cost || a->workspace != b->workspace || a->inplace_count != b->inplace_count)
     return false;
   for (int32_t i = 0; i < a->inplace_count; i++)
     if (a->inplace[i].output != b->inplace[i].output || a->inplace[i].input != b->inplace[i].input)

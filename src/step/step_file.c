@@ -98,6 +98,10 @@ static neap_status read_node(const json_t *value, const struct json_place *place
   if (repeatable != NULL && !json_is_boolean(repeatable))
     return json_bad_field(place, "repeatable", "must be true or false");
   node->repeatable = repeatable == NULL || json_is_true(repeatable);
+  const json_t *transfers = json_object_get(value, "transfers");
+  if (transfers != NULL && !json_is_boolean(transfers))
+    return json_bad_field(place, "transfers", "must be true or false");
+  node->transfers = json_is_true(transfers);
   return NEAP_OK;
 }
 
@@ -121,16 +125,28 @@ static neap_status read_draft(json_t *root, const char *file, struct region *reg
   return read_ids(root, "outputs", &place, region, &draft->outputs, &draft->output_count);
 }
 
+/* Returns the first version of the format that has what the step has. */
+static int version_of(const neap_step *step) {
+  return step->has_lane || step->required_count < step->node_count ? 2 : 1;
+}
+
 neap_status neap_step_read(const char *path, neap_step **step) {
   NEED(path);
   NEED(step);
   json_t *root;
-  TRY(json_read(path, "neap-graph", &root));
+  int version;
+  TRY(json_read_version(path, "neap-graph", 2, &version, &root));
   struct region region = {0};
   struct neap_step draft = {0};
   neap_status status = read_draft(root, path, &region, &draft);
   if (status == NEAP_OK) {
     status = step_create(&draft, step);
+    if (status == NEAP_OK && version < version_of(*step)) {
+      neap_step_free(*step);
+      *step = NULL;
+      status = neap_fail(NEAP_BAD_FORMAT,
+                         "field 'version': nodes that transfer or restore need version 2 (got %d)", version);
+    }
     if (status == NEAP_BAD_FORMAT) status = neap_fail(status, "%s: %s", path, neap_error_message());
   }
   region_free(&region);
@@ -156,12 +172,13 @@ static json_t *pairs_to_json(const struct inplace_pair *pairs, int32_t count) {
 }
 
 static json_t *node_to_json(const struct step_node *node) {
-  return json_pack("{s:s, s:s, s:s, s:f, s:I, s:o, s:o, s:o, s:o, s:b}", "name", node->name, "op", node->op,
-                   "pass", pass_names[node->pass], "cost", node->cost, "workspace",
+  return json_pack("{s:s, s:s, s:s, s:f, s:I, s:o, s:o, s:o, s:o, s:b, s:o*}", "name", node->name, "op",
+                   node->op, "pass", pass_names[node->pass], "cost", node->cost, "workspace",
                    (json_int_t)node->workspace, "inputs", ids_to_json(node->inputs, node->input_count),
                    "outputs", ids_to_json(node->outputs, node->output_count), "updates",
                    ids_to_json(node->updates, node->update_count), "inplace",
-                   pairs_to_json(node->inplace, node->inplace_count), "repeatable", (int)node->repeatable);
+                   pairs_to_json(node->inplace, node->inplace_count), "repeatable", (int)node->repeatable,
+                   "transfers", node->transfers ? json_true() : NULL);
 }
 
 neap_status neap_step_write(const neap_step *step, const char *path) {
@@ -175,8 +192,8 @@ neap_status neap_step_write(const neap_step *step, const char *path) {
                                                     role_names[step->tensors[t].role])) == 0;
   for (int32_t v = 0; good && v < step->node_count; v++)
     good = json_array_append_new(nodes, node_to_json(&step->nodes[v])) == 0;
-  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", "neap-graph", "version", 1, "name",
-                           step->name, "tensors", tensors, "nodes", nodes, "outputs",
-                           ids_to_json(step->outputs, step->output_count));
+  json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "format", "neap-graph", "version",
+                           version_of(step), "name", step->name, "tensors", tensors, "nodes", nodes,
+                           "outputs", ids_to_json(step->outputs, step->output_count));
   return json_write_new(root, good, path);
 }

@@ -16,6 +16,7 @@ enum {
   PLAN_NEAR_STARTS = 2,     /* from this many starts */
   PLAN_LONG_WORK = 1 << 23, /* of the best two in turn, if the caller gives time */
   PLAN_FROM_BELOW_NODES = 200, /* in larger steps the way down to the least takes seconds */
+  RESTORING_SHARE = 8,         /* of the work, for each factor of transfers (search/plan_restoring.c) */
   PEBBLING_NODES = 64,         /* steps of at most this size are searched exhaustively for the cheapest, */
   PEBBLING_WORK = 5000000      /* with this much work: some hundredths of a second */
 };

@@ -334,7 +334,7 @@ neap_status chat_template_find(const char *jinja, const char *file, struct chat_
   ending_keep(&ending, status);
   if (status == NEAP_OUT_OF_MEMORY) return ending_tell(&ending);
   const bool placed = strncmp(ending.message, file, strlen(file)) == 0;
-  return neap_fail(status, "%s%s%.600s; choose a chat template with --template NAME: %s", placed ? "" : file,
+  return neap_fail(status, "%s%s%.600s; choose a chat template with `template` NAME: %s", placed ? "" : file,
                    placed ? "" : ": ", ending.message, list_names(names, sizeof names));
 }
 

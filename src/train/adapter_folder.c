@@ -202,10 +202,10 @@ static neap_status check_adapters(const char *folder, const neap_session_options
       options->lora_alpha == 0 && !signbit(options->lora_alpha) ? 8 : fabs((double)options->lora_alpha);
   TRY(adapter_config_read(folder, &config));
   RETURN_IF(config.rank != options->lora, NEAP_INVALID_ARGUMENT,
-            "%s: has adapters of rank %lld, but this run has rank %d; give --lora %lld", folder,
+            "%s: has adapters of rank %lld, but this run has rank %d; give `lora` %lld", folder,
             (long long)config.rank, options->lora, (long long)config.rank);
   RETURN_IF((float)config.alpha != (float)alpha, NEAP_INVALID_ARGUMENT,
-            "%s: has adapters of alpha %g, but this run has alpha %g; give --lora-alpha %g", folder,
+            "%s: has adapters of alpha %g, but this run has alpha %g; give `lora-alpha` %g", folder,
             config.alpha, alpha, config.alpha);
   RETURN_IF(config.root != options->lora_rs, NEAP_INVALID_ARGUMENT,
             "%s: has adapters scaled by alpha over %s of their rank, unlike this run; %s rsLoRA", folder,

@@ -40,7 +40,7 @@ struct adapter_export {
   const struct safetensors *weights;   /* of the run: the trained weights */
   const char *task;                    /* in peft's terms; NULL: it has none */
   const char *base;                    /* the model of the adapters, for base_model_name_or_path */
-  const char *model;                   /* the folder or GGUF file of the model; NULL: none */
+  const struct language_model *model;  /* the folder or GGUF file of the model; NULL: none */
 };
 
 /* Makes the folder if it is missing, and writes both files; a failure leaves each complete or unchanged.

@@ -40,7 +40,7 @@ static neap_status add_part(struct adapter_writing *w, const struct tensor *trai
   struct stored_form form;
   RETURN_IF(!trained->adapter || o == NULL || o->part == PART_TOKEN, NEAP_UNSUPPORTED,
             "%s: '%s' was trained too, but a GGUF file of adapters cannot have it; write the complete model "
-            "(--merge), or a folder",
+            "(`merge`), or a folder",
             w->from->base, name);
   RETURN_IF(index < 0, NEAP_BAD_FORMAT, "%s: has no tensor '%s', which was trained", weights->path, name);
   const struct safetensors_tensor *found = &weights->tensors[index];
@@ -93,7 +93,7 @@ static neap_status write_file(struct adapter_writing *w, const struct neap_graph
   const neap_session_options *o = w->from->session;
   RETURN_IF(o->lora_dora, NEAP_UNSUPPORTED,
             "%s: a GGUF file of adapters cannot have lengths of weights (DoRA); write the complete model "
-            "(--merge), or "
+            "(`merge`), or "
             "a folder",
             path);
   TRY(add_parts(w, adapted));
@@ -102,7 +102,7 @@ static neap_status write_file(struct adapter_writing *w, const struct neap_graph
               NEAP_UNSUPPORTED,
               "%s: a GGUF file of adapters cannot scale several ranks by their roots (rsLoRA); write the "
               "complete "
-              "model (--merge), or a folder",
+              "model (`merge`), or a folder",
               path);
   const float alpha = lora_scale(fabsf(o->lora_alpha), o->lora, o->lora_rs) * (float)o->lora;
   const struct gguf_pair pairs[] = {
@@ -130,11 +130,11 @@ neap_status adapter_gguf_write(const struct adapter_export *from, const char *pa
             "%s: adapters can only be a GGUF file if the model is a folder of Hugging Face or a GGUF file; "
             "write a folder",
             path);
-  neap_status status = make_adapted_graph(from->graph, from->session, &adapted);
-  if (status == NEAP_OK) status = language_file_open(&w.model, from->model, false);
+  neap_status status = language_file_with(from->model, &(neap_model_options){0}, &w.model);
+  if (status == NEAP_OK) status = make_adapted_graph(from->graph, from->session, &adapted);
   if (status == NEAP_OK) status = write_file(&w, adapted, path);
   *layers = w.count / 2;
-  language_file_close(&w.model);
+  language_file_release(&w.model);
   neap_graph_free(adapted);
   return status;
 }

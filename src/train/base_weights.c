@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "model/model.h"
 #include "run/variables.h"
 #include "run/weight_files.h"
 #include "train/checkpoint.h"
@@ -76,13 +77,13 @@ static neap_status look_at(const char *path, bool digest, struct base_weights *b
   return NEAP_OK;
 }
 
-const char *base_weights_of_model(const char *model) {
+const char *base_weights_of_model(const neap_model *model) {
   struct stat status;
-  const char *colon = strchr(model, ':');
-  return stat(model, &status) == 0 || colon == NULL ? model : colon + 1;
+  const char *name = model_name(model), *colon = strchr(name, ':');
+  return stat(name, &status) == 0 || colon == NULL ? name : colon + 1;
 }
 
-neap_status base_weights_describe_model(const char *model, struct base_weights *base) {
+neap_status base_weights_describe_model(const neap_model *model, struct base_weights *base) {
   *base = (struct base_weights){.given = true};
   return look_at(base_weights_of_model(model), true, base);
 }
@@ -163,12 +164,12 @@ static neap_status check_files(const struct base_weights *base, const char *path
   return NEAP_OK;
 }
 
-neap_status base_weights_check(const struct base_weights *base, const char *folder, const char *model) {
+neap_status base_weights_check(const struct base_weights *base, const char *folder, const neap_model *model) {
   if (!base->given) return NEAP_OK;
   return check_files(base, base->path != NULL ? base->path : base_weights_of_model(model), folder);
 }
 
-neap_status base_weights_load(const struct base_weights *base, const char *folder, const char *model,
+neap_status base_weights_load(const struct base_weights *base, const char *folder, const neap_model *model,
                               const neap_model_options *shape, neap_session *session) {
   if (!base->given) return NEAP_OK;
   session_save_trained(session);
@@ -177,7 +178,7 @@ neap_status base_weights_load(const struct base_weights *base, const char *folde
   return neap_session_initialise(session, base->path, base->map, NULL);
 }
 
-neap_status base_weights_take(const char *folder, const char *model, const neap_model_options *shape,
+neap_status base_weights_take(const char *folder, const neap_model *model, const neap_model_options *shape,
                               neap_session *session) {
   struct region region = {0};
   struct base_weights base;

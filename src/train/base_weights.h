@@ -28,11 +28,11 @@ struct base_weights {
 neap_status base_weights_describe(const char *path, const char *map, struct region *region,
                                   struct base_weights *base);
 
-/* The same for a model that is a file, by its name. */
-neap_status base_weights_describe_model(const char *model, struct base_weights *base);
+/* The same for a model that is a file. */
+neap_status base_weights_describe_model(const neap_model *model, struct base_weights *base);
 
 /* Returns where the weights of such a model are: its name without a kind before it. */
-const char *base_weights_of_model(const char *model);
+const char *base_weights_of_model(const neap_model *model);
 
 /* Returns the object of state.json; NULL: out of memory. */
 json_t *base_weights_json(const struct base_weights *base);
@@ -43,16 +43,16 @@ neap_status base_weights_read(const char *folder, struct region *region, struct 
 
 /* Fails with NEAP_BAD_FORMAT if the base or the files of the model have changed since the run began; the
  * message says how. Does nothing if no base is given. */
-neap_status base_weights_check(const struct base_weights *base, const char *folder, const char *model);
+neap_status base_weights_check(const struct base_weights *base, const char *folder, const neap_model *model);
 
 /* Loads frozen weights into a session, from the base or the files of the model; from then on its files hold
  * only trained weights. `folder`: of the checkpoint, for messages. Does nothing if no base is given.
  * NEAP_BAD_FORMAT: the files have changed since the run began; the message says how. */
-neap_status base_weights_load(const struct base_weights *base, const char *folder, const char *model,
+neap_status base_weights_load(const struct base_weights *base, const char *folder, const neap_model *model,
                               const neap_model_options *shape, neap_session *session);
 
 /* The same with the base of the checkpoint in the folder. Does nothing if the folder is NULL. */
-neap_status base_weights_take(const char *folder, const char *model, const neap_model_options *shape,
+neap_status base_weights_take(const char *folder, const neap_model *model, const neap_model_options *shape,
                               neap_session *session);
 
 #endif

@@ -69,8 +69,8 @@ static neap_status count_all_labels(struct training *t, const struct shape_of_st
                                     double *weight) {
   const bool values = loader_has_values(&t->data) || t->data.source.preferences,
              weighs = t->class_weights != NULL && step->parts > 1,
-             even =
-                 values || batches_are_whole(t) || (t->data.source.kind == TASK_PIXELS && step->parts == 1);
+             even = values || batches_are_whole(t) ||
+                    (t->data.source.kind == NEAP_TASK_PIXELS && step->parts == 1);
   *counted = (double)(values ? step->records : step->records * labels_each(t));
   *weight = 0;
   if (even && !weighs) return NEAP_OK;

@@ -29,14 +29,14 @@ static neap_status fill_inputs(neap_session *session, const struct neap_graph *g
   return NEAP_OK;
 }
 
-static neap_status bench(const neap_bench_options *o, const neap_speed *speed, const struct neap_graph *graph,
-                         neap_session *session, neap_bench_result *result) {
+static neap_status time_model(const neap_bench_options *o, const neap_model *model, const neap_speed *speed,
+                              const struct neap_graph *graph, neap_session *session,
+                              neap_bench_result *result) {
   static const float rate = 1e-3f; /* small: the numbers stay ordinary ones */
-  neap_model_options usual;
-  enum task_kind kind;
-  TRY(model_usual(o->model, &usual, &kind));
-  TRY(fill_inputs(session, graph, o->shape.classes > 0 ? o->shape.classes : usual.classes));
-  result->records = task_rows[kind].records;
+  neap_model_description about;
+  TRY(neap_model_describe(model, &about));
+  TRY(fill_inputs(session, graph, o->shape.classes > 0 ? o->shape.classes : about.usual.classes));
+  result->records = task_rows[about.task].records;
   result->batch = neap_graph_batch(graph);
   result->parameters = neap_graph_parameters(graph);
   TRY(neap_session_time_steps(session, speed, rate, o->steps, &result->times));
@@ -44,18 +44,28 @@ static neap_status bench(const neap_bench_options *o, const neap_speed *speed, c
   return NEAP_OK;
 }
 
+static neap_status bench(const neap_bench_options *o, const neap_model *model, const neap_speed *speed,
+                         neap_bench_result *result) {
+  neap_graph *graph;
+  neap_session *session = NULL;
+  TRY(neap_model_build(model, &o->shape, &graph));
+  neap_status status = neap_session_create(graph, &o->session, &result->smallest_budget, &session);
+  if (status == NEAP_OK) status = neap_model_load(model, &o->shape, session);
+  if (status == NEAP_OK) status = time_model(o, model, speed, graph, session, result);
+  neap_session_free(session);
+  neap_graph_free(graph);
+  return status;
+}
+
 neap_status neap_bench(const neap_bench_options *options, const neap_speed *speed,
                        neap_bench_result *result) {
   RETURN_IF(options == NULL || options->model == NULL || speed == NULL || result == NULL,
             NEAP_INVALID_ARGUMENT, "bench: options, model, speed or result is NULL");
-  neap_graph *graph;
-  neap_session *session = NULL;
+  const neap_model *model;
+  neap_model *own;
   *result = (neap_bench_result){0};
-  TRY(neap_model_build(options->model, &options->shape, &graph));
-  neap_status status = neap_session_create(graph, &options->session, &result->smallest_budget, &session);
-  if (status == NEAP_OK) status = neap_model_load(options->model, &options->shape, session);
-  if (status == NEAP_OK) status = bench(options, speed, graph, session, result);
-  neap_session_free(session);
-  neap_graph_free(graph);
+  TRY(model_take(options->opened, options->model, &own, &model));
+  const neap_status status = bench(options, model, speed, result);
+  neap_model_close(own);
   return status;
 }

@@ -24,16 +24,16 @@ struct neap_chat {
 /* ---- Opening ---- */
 
 static neap_status find_template(neap_chat *c) {
-  const char *name = c->options.template_name, *model = c->generate.model;
+  const char *name = c->options.template_name;
   if (name != NULL) return chat_template_named(name, &c->chat);
-  TRY(model_chat_template(model, &c->chat));
+  TRY(model_chat_template(c->generation.model, &c->chat));
   if (c->chat == NULL && c->options.usual_template != NULL)
     return chat_template_named(c->options.usual_template, &c->chat);
   RETURN_IF(
       c->chat == NULL, NEAP_INVALID_ARGUMENT,
-      "model '%s' has no chat template; name the one that it was trained with (--template NAME: chatml, "
+      "model '%s' has no chat template; name the one that it was trained with (`template` NAME: chatml, "
       "llama3, plain, ...)",
-      model);
+      c->generate.model);
   return NEAP_OK;
 }
 
@@ -58,7 +58,7 @@ static neap_status settle_length(neap_chat *c) {
             (long long)c->length);
   RETURN_IF(places > 0 && c->length > places, NEAP_INVALID_ARGUMENT,
             "chat: a conversation of %lld tokens is too long: the model has positions for %lld; give a "
-            "--length up to that",
+            "`length` up to that",
             (long long)c->length, (long long)places);
   if (c->length == 0) c->length = places > 0 && places < USUAL_LENGTH ? places : USUAL_LENGTH;
   return NEAP_OK;
@@ -183,7 +183,7 @@ static neap_status fit(neap_chat *c, neap_chat_turn *turn, size_t *left_out) {
   }
   RETURN_IF((int64_t)c->ids.count >= c->length, NEAP_INVALID_ARGUMENT,
             "chat: the message and the text before it have %zu tokens, which leaves no room for an answer in "
-            "a conversation of %lld; shorten it, or give a larger --length",
+            "a conversation of %lld; shorten it, or give a larger `length`",
             c->ids.count, (long long)c->length);
   turn->dropped = (int64_t)(*left_out / 2);
   return NEAP_OK;

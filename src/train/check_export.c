@@ -96,13 +96,13 @@ static neap_status fill(const struct neap_graph *graph, neap_session *session, i
 
 /* ---- The two networks ---- */
 
-static neap_status load(const struct export_check *c, bool written, const char *model,
+static neap_status load(const struct export_check *c, bool written, const neap_model *model,
                         const neap_model_options *shape, const neap_session_options *options,
                         neap_session *session) {
   const neap_export_options *o = c->options;
   if (written && c->kind != EXPORT_ADAPTERS) return neap_model_load(model, shape, session);
-  if (c->weights == NULL) return neap_model_load(o->model, shape, session);
-  TRY(base_weights_take(o->checkpoint, o->model, shape, session));
+  if (c->weights == NULL) return neap_model_load(c->model, shape, session);
+  TRY(base_weights_take(o->checkpoint, c->model, shape, session));
   return written ? adapter_folder_read(o->out, options, shape->side, session)
                  : neap_session_load(session, c->weights);
 }
@@ -121,7 +121,7 @@ static neap_status take_output(const neap_session *session, const neap_model_opt
 }
 
 /* Frozen weights keep the types of their file, and stay on disk where memory does not suffice for them. */
-static neap_session_options session_of(const struct export_check *c, bool written) {
+static neap_session_options session_of(const struct export_check *c, bool written, const neap_model *model) {
   neap_session_options s = {.predict = true, .budget = NEAP_BUDGET_AVAILABLE, .plan_quick = true};
   if (!written || c->kind == EXPORT_ADAPTERS) {
     s.lora = c->session->lora;
@@ -131,9 +131,8 @@ static neap_session_options session_of(const struct export_check *c, bool writte
     s.lora_dora = c->session->lora_dora;
     s.freeze = c->session->freeze;
   }
-  const char *model = written && c->kind != EXPORT_ADAPTERS ? c->options->out : c->options->model;
   const bool adapted = s.lora > 0 || c->shape->side > 0;
-  if (model_language_path(model) != NULL && (written || c->weights == NULL || adapted)) s.store = "*=file";
+  if (neap_model_is_language(model) && (written || c->weights == NULL || adapted)) s.store = "*=file";
   s.process_budget = c->options->process_budget;
   if (s.process_budget > 0) s.budget = 0;
   neap_available available;
@@ -142,16 +141,17 @@ static neap_session_options session_of(const struct export_check *c, bool writte
   return s;
 }
 
-static neap_status predict(const struct export_check *c, bool written, const neap_model_options *shape,
-                           struct probe *p) {
+/* Opens the file that was written. */
+static neap_status open_written(const struct export_check *c, neap_model **model) {
   char onnx[4096 + 8];
-  const neap_export_options *o = c->options;
-  const neap_session_options options = session_of(c, written);
-  const char *model = written && c->kind != EXPORT_ADAPTERS ? o->out : o->model;
-  if (written && c->kind == EXPORT_ONNX) {
-    snprintf(onnx, sizeof onnx, "onnx:%s", o->out);
-    model = onnx;
-  }
+  if (c->kind != EXPORT_ONNX) return neap_model_open(c->options->out, model);
+  snprintf(onnx, sizeof onnx, "onnx:%s", c->options->out);
+  return neap_model_open(onnx, model);
+}
+
+static neap_status predict_with(const struct export_check *c, bool written, const neap_model *model,
+                                const neap_model_options *shape, struct probe *p) {
+  const neap_session_options options = session_of(c, written, model);
   neap_graph *graph = NULL;
   neap_session *session = NULL;
   uint64_t smallest = 0;
@@ -167,6 +167,15 @@ static neap_status predict(const struct export_check *c, bool written, const nea
   if (status == NEAP_OK) status = take_output(session, shape, written, p);
   neap_session_free(session);
   neap_graph_free(graph);
+  return status;
+}
+
+static neap_status predict(const struct export_check *c, bool written, const neap_model_options *shape,
+                           struct probe *p) {
+  neap_model *own = NULL;
+  neap_status status = written && c->kind != EXPORT_ADAPTERS ? open_written(c, &own) : NEAP_OK;
+  if (status == NEAP_OK) status = predict_with(c, written, own != NULL ? own : c->model, shape, p);
+  neap_model_close(own);
   memory_status_trim();
   return status;
 }
@@ -222,7 +231,7 @@ static neap_model_options written_shape(const struct export_check *c, const neap
  * not. */
 static neap_model_options shape_of(const struct export_check *c, int64_t batch) {
   neap_model_options shape = *c->shape;
-  const bool language = model_language_path(c->options->model) != NULL;
+  const bool language = neap_model_is_language(c->model);
   shape.decode = 0;
   if (batch > 0)
     shape.batch = batch;
@@ -285,7 +294,7 @@ neap_status export_check(const struct export_check *c, neap_export_result *resul
     snprintf(result->unchecked, sizeof result->unchecked, "adapters in a GGUF file are not read back");
     return NEAP_OK;
   }
-  if (c->kind == EXPORT_ADAPTERS && model_language_path(c->options->model) == NULL) {
+  if (c->kind == EXPORT_ADAPTERS && !neap_model_is_language(c->model)) {
     snprintf(result->unchecked, sizeof result->unchecked,
              "the folder does not have the weights that the adapters are for");
     return NEAP_OK;

@@ -8,6 +8,7 @@ enum export_kind { EXPORT_ONNX, EXPORT_LANGUAGE, EXPORT_ADAPTERS };
 
 struct export_check {
   const neap_export_options *options;
+  const neap_model *model;             /* of the run */
   const neap_model_options *shape;     /* of the run */
   const neap_session_options *session; /* adapters of the run */
   const char *weights;                 /* of the run; NULL: the model's own */

@@ -267,8 +267,12 @@ neap_status checkpoint_weights_are_finite(neap_session *session, bool *finite) {
     neap_variable variable;
     if (!variable_is_saved(session, i)) continue; /* nothing changes it */
     status = neap_session_variable(session, i, &variable);
-    if (status == NEAP_OK) status = neap_session_read(session, i, buffer);
-    if (status == NEAP_OK) *finite = all_finite(buffer, variable.elements);
+    const int64_t part = variable_part(session, i);
+    for (int64_t first = 0; status == NEAP_OK && *finite && first < variable.elements; first += part) {
+      const int64_t left = variable.elements - first;
+      status = session_read_part(session, i, first, buffer);
+      if (status == NEAP_OK) *finite = all_finite(buffer, left < part ? left : part);
+    }
   }
   free(allocated);
   return status;

@@ -106,7 +106,7 @@ neap_status checkpoint_micro_batches(const char *folder, int64_t *count);
 /* The setting with the SHA-256 of a model that is a file. NEAP_INVALID_ARGUMENT: the checkpoint belongs to
  * another file than this model's, or to none. */
 #define CHECKPOINT_MODEL "model_sha256"
-neap_status checkpoint_check_model(const char *folder, const char *model);
+neap_status checkpoint_check_model(const char *folder, const neap_model *model);
 
 /* Reads the names of the kernels that computed the run's steps so far, to be freed with json_decref; NULL:
  * not known. */

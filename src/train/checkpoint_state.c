@@ -63,7 +63,7 @@ neap_status checkpoint_check_data(const char *folder, const char *name, const ui
     RETURN_IF(
         was[0] != '\0' && strcmp(was, now) != 0, NEAP_INVALID_ARGUMENT,
         "%s: the %s records of %s are not those that this run began with: their %lld records now have other "
-        "numbers, labels or words; resume with the same data, or begin a new run with the weights: --init "
+        "numbers, labels or words; resume with the same data, or begin a new run with the weights: `init` "
         "%s/%s",
         folder, words[i], name, (long long)counts[i], folder, checkpoint->weights);
     strcpy(was, now);
@@ -143,7 +143,7 @@ static neap_status get_best(const json_t *state, const struct json_place *top, s
 neap_status checkpoint_take_best(const char *folder, struct checkpoint *checkpoint) {
   const struct best *best = &checkpoint->best;
   RETURN_IF(best->weights[0] == '\0', NEAP_INVALID_ARGUMENT,
-            "%s: has no weights of a best evaluation; train with --keep-best", folder);
+            "%s: has no weights of a best evaluation; train with `keep-best`", folder);
   checkpoint->step = best->step;
   checkpoint->epoch = best->epoch;
   checkpoint->session_steps = best->session_steps;
@@ -202,8 +202,8 @@ static neap_status check_length(const json_t *saved, const json_t *settings, con
   const json_t *was = json_object_get(saved, "steps"), *now = json_object_get(settings, "steps");
   RETURN_IF(now != NULL && was != NULL && !json_equal(was, now), NEAP_INVALID_ARGUMENT,
             "%s: the learning rates of this run depend on its %lld steps, which cannot become %lld now: only "
-            "--schedule constant, and step with --step-epochs, can be continued for longer; a new run can "
-            "begin with its weights: --init %s/%s",
+            "`schedule` constant, and step with `step-epochs`, can be continued for longer; a new run can "
+            "begin with its weights: `init` %s/%s",
             place->file, (long long)json_integer_value(was), (long long)json_integer_value(now), folder,
             weights);
   return NEAP_OK;
@@ -321,21 +321,20 @@ neap_status checkpoint_micro_batches(const char *folder, int64_t *count) {
   return NEAP_OK;
 }
 
-neap_status checkpoint_check_model(const char *folder, const char *model) {
+neap_status checkpoint_check_model(const char *folder, const neap_model *model) {
   struct region region = {0};
   neap_status status;
   json_t *state = NULL, *settings;
   struct json_place place = {0};
-  char digest[65];
-  TRY(model_digest(model, digest));
+  const char *digest = model_digest(model);
   TRY_DONE(checkpoint_read_whole(folder, &region, &place, &state));
   TRY_DONE(json_need(state, "settings", &place, &settings));
   const char *kept = json_string_value(json_object_get(settings, CHECKPOINT_MODEL));
   if (strcmp(kept != NULL ? kept : "", digest) != 0)
-    status =
-        neap_fail(NEAP_INVALID_ARGUMENT,
-                  "%s: was trained from a model file of SHA-256 %s, but %s has %s; give the original file",
-                  place.file, kept != NULL ? kept : "(none)", model, digest[0] != '\0' ? digest : "(none)");
+    status = neap_fail(
+        NEAP_INVALID_ARGUMENT,
+        "%s: was trained from a model file of SHA-256 %s, but %s has %s; give the original file", place.file,
+        kept != NULL ? kept : "(none)", model_name(model), digest[0] != '\0' ? digest : "(none)");
 done:
   json_decref(state);
   region_free(&region);

@@ -69,7 +69,7 @@ static neap_status list_epochs(const char *folder, epoch_list *list) {
 static neap_status make_paths(const char *folder, const epoch_list *list, int32_t count,
                               struct region *region, const char ***paths) {
   RETURN_IF(list->count < (size_t)count, NEAP_INVALID_ARGUMENT,
-            "%s: has the weights of %zu epochs' ends, not of %d; train with --keep-epochs %d", folder,
+            "%s: has the weights of %zu epochs' ends, not of %d; train with `keep-epochs` %d", folder,
             list->count, count, count);
   const char **made = region_alloc(region, (size_t)count, sizeof *made);
   RETURN_IF_NULL(made);

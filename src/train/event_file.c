@@ -7,18 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Records ---- */
+#include "base/crc32c.h"
 
-uint32_t crc32c(const void *bytes, size_t count) {
-  static const uint32_t reflected = 0x82F63B78;
-  const unsigned char *at = bytes;
-  uint32_t crc = UINT32_MAX;
-  for (size_t i = 0; i < count; i++) {
-    crc ^= at[i];
-    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? reflected : 0);
-  }
-  return ~crc;
-}
+/* ---- Records ---- */
 
 static uint32_t masked_crc(const void *bytes, size_t count) {
   const uint32_t crc = crc32c(bytes, count);

@@ -14,9 +14,6 @@ struct event_file {
   const char *path;
 };
 
-/* CRC-32C (Castagnoli: polynomial 0x1EDC6F41, reflected). */
-uint32_t crc32c(const void *bytes, size_t count);
-
 /* Begins a file in `folder`, which is made if it is missing; NULL: none is kept. A `resumed_step` of 0 or
  * more invalidates later steps in other files there. The region owns the path. NEAP_IO_FAILED: writing
  * failed. */

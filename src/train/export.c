@@ -20,6 +20,8 @@
 
 struct exporting {
   const neap_export_options *options;
+  const neap_model *model; /* of the options, or: */
+  neap_model *own_model;   /* opened here; NULL: the caller has it open */
   struct region region;
   struct encoding encoding;
   bool encoded; /* the checkpoint has an encoding */
@@ -38,7 +40,7 @@ struct exporting {
 static neap_status open_weights(struct exporting *x) {
   const neap_export_options *o = x->options;
   const char *path = o->weights;
-  if (o->checkpoint != NULL) TRY(checkpoint_check_model(o->checkpoint, o->model));
+  if (o->checkpoint != NULL) TRY(checkpoint_check_model(o->checkpoint, x->model));
   if (path == NULL) TRY(checkpoint_find_weights(o->checkpoint, o->best, &x->region, &path));
   return safetensors_open(path, &x->weights);
 }
@@ -68,7 +70,7 @@ static neap_status settle(struct exporting *x) {
     const struct encoding *e = &x->encoding;
     const bool texts = e->table != NULL && table_is_text(e->table);
     for (int i = 0; i < 3 && !texts; i++) x->shape.image[i] = i < e->rank ? e->shape[i] : 0;
-    if (model_language_path(o->model) != NULL) x->shape.head = NEAP_HEAD_CLASSES;
+    if (neap_model_is_language(x->model)) x->shape.head = NEAP_HEAD_CLASSES;
     if (x->shape.classes < e->classes) x->shape.classes = e->classes;
     x->shape.regression = e->values;
     return NEAP_OK;
@@ -76,9 +78,9 @@ static neap_status settle(struct exporting *x) {
   if (o->data == NULL || is_merged(o)) return NEAP_OK;
   neap_status status = open_data(
       &(struct data_choice){
-          .model = o->model, .name = o->data, .shape = &o->shape, .threads = 1, .one_length = true},
+          .model = x->model, .name = o->data, .shape = &o->shape, .threads = 1, .one_length = true},
       &data);
-  if (status == NEAP_OK) status = settle_shape(o->model, o->data, &o->shape, &data, &x->shape);
+  if (status == NEAP_OK) status = settle_shape(x->model, o->data, &o->shape, &data, &x->shape);
   loader_close(&data);
   return status;
 }
@@ -88,7 +90,7 @@ static bool adapts(const struct exporting *x) { return x->session.lora > 0 || x-
 
 static neap_status build(const struct exporting *x, const neap_model_options *shape, neap_graph **graph) {
   neap_graph *whole, *adapted = NULL;
-  TRY(neap_model_build(x->options->model, shape, &whole));
+  TRY(neap_model_build(x->model, shape, &whole));
   neap_status status = x->session.lora > 0 ? make_adapted_graph(whole, &x->session, &adapted) : NEAP_OK;
   if (status == NEAP_OK) status = rewrite_prediction(adapted != NULL ? adapted : whole, graph);
   neap_graph_free(adapted);
@@ -115,9 +117,9 @@ static neap_status open_whole(struct exporting *x) {
   if (!adapts(x)) return NEAP_OK;
   session.predict = true;
   session.budget = NEAP_BUDGET_MAX;
-  TRY(neap_model_build(o->model, &x->shape, &graph));
+  TRY(neap_model_build(x->model, &x->shape, &graph));
   neap_status status = neap_session_create(graph, &session, NULL, &x->whole);
-  if (status == NEAP_OK) status = base_weights_take(o->checkpoint, o->model, &x->shape, x->whole);
+  if (status == NEAP_OK) status = base_weights_take(o->checkpoint, x->model, &x->shape, x->whole);
   if (status == NEAP_OK) status = neap_session_load(x->whole, x->weights.path);
   neap_graph_free(graph);
   return status;
@@ -181,7 +183,7 @@ static neap_status find_base(struct exporting *x, const char **base) {
   static const char *const files[] = {"/model.safetensors", "/model.safetensors.index.json"};
   struct base_weights weights;
   TRY(base_weights_read(x->options->checkpoint, &x->region, &weights));
-  *base = weights.path != NULL ? weights.path : base_weights_of_model(x->options->model);
+  *base = weights.path != NULL ? weights.path : base_weights_of_model(x->model);
   for (size_t i = 0; weights.path != NULL && i < sizeof files / sizeof *files; i++) {
     if (!ends_with(weights.path, files[i])) continue;
     *base = region_format(&x->region, "%.*s", (int)(strlen(weights.path) - strlen(files[i])), weights.path);
@@ -194,10 +196,10 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
   neap_graph *graph;
   struct adapter_export from = {.session = &x->session, .weights = &x->weights, .side = x->shape.side};
   TRY(find_base(x, &from.base));
-  TRY(neap_model_build(x->options->model, &x->shape, &graph));
+  TRY(neap_model_build(x->model, &x->shape, &graph));
   from.graph = graph;
   const bool classifies = x->shape.head == NEAP_HEAD_CLASSES;
-  from.model = model_language_path(x->options->model);
+  from.model = model_language(x->model);
   from.task = !classifies ? "CAUSAL_LM" : x->shape.image[0] > 0 ? NULL : "SEQ_CLS";
   x->kind = EXPORT_ADAPTERS;
   const neap_status status = (export_is_gguf(x->options->out) ? adapter_gguf_write : adapter_folder_write)(
@@ -210,6 +212,7 @@ static neap_status write_adapters(struct exporting *x, neap_export_result *resul
 static neap_status write_language(struct exporting *x, neap_export_result *result) {
   const struct encoding *e = &x->encoding;
   struct language_run from = {.options = x->options,
+                              .model = x->model,
                               .session = &x->session,
                               .weights = x->weights.path != NULL ? &x->weights : NULL,
                               .shape = &x->shape};
@@ -221,12 +224,12 @@ static neap_status write_language(struct exporting *x, neap_export_result *resul
   return export_language(&from, &result->tensors, &x->dtype);
 }
 
-static neap_status check_options(const neap_export_options *o) {
+static neap_status check_options(const neap_export_options *o, const neap_model *model) {
   const bool run = o->weights != NULL || o->checkpoint != NULL;
-  RETURN_IF(o->model == NULL || o->out == NULL || (!run && model_language_path(o->model) == NULL),
-            NEAP_INVALID_ARGUMENT, "export: give a model, weights or a checkpoint, and a file to write");
+  RETURN_IF(!run && !neap_model_is_language(model), NEAP_INVALID_ARGUMENT,
+            "export: give a model, weights or a checkpoint, and a file to write");
   RETURN_IF(o->merge && o->adapters, NEAP_INVALID_ARGUMENT,
-            "export: merged adapters are part of the model; give --merge or --adapter");
+            "export: merged adapters are part of the model; give `merge` or `adapter`");
   RETURN_IF(!run && o->adapters, NEAP_INVALID_ARGUMENT, "%s: is a model without adapters; name a run",
             o->model);
   RETURN_IF(!run && ends_with(o->out, ".onnx"), NEAP_INVALID_ARGUMENT,
@@ -236,13 +239,16 @@ static neap_status check_options(const neap_export_options *o) {
             "export: a side net is next to the model's layers and cannot be merged into their weights; name "
             "a folder, which gets the side net, or a file .onnx, which gets both");
   RETURN_IF(o->type != NULL && !is_merged(o), NEAP_INVALID_ARGUMENT,
-            "type '%s': only applies to a complete language model; give --merge too", o->type);
+            "type '%s': only applies to a complete language model; give `merge` too", o->type);
   return NEAP_OK;
 }
 
 static neap_status run(struct exporting *x, neap_export_result *result) {
   const neap_export_options *o = x->options;
-  TRY(check_options(o));
+  RETURN_IF(o->model == NULL || o->out == NULL, NEAP_INVALID_ARGUMENT,
+            "export: give a model, weights or a checkpoint, and a file to write");
+  TRY(model_take(o->opened, o->model, &x->own_model, &x->model));
+  TRY(check_options(o, x->model));
   if (o->weights != NULL || o->checkpoint != NULL) TRY(open_weights(x));
   TRY(read_encoding(x));
   TRY(settle(x));
@@ -274,6 +280,7 @@ static void name_left_out(const neap_model_options *shape, char *text, size_t si
 
 static neap_status check(const struct exporting *x, neap_export_result *result) {
   const struct export_check c = {.options = x->options,
+                                 .model = x->model,
                                  .shape = &x->shape,
                                  .session = &x->session,
                                  .weights = x->weights.path,
@@ -295,6 +302,7 @@ neap_status neap_export(const neap_export_options *options, neap_export_result *
   safetensors_close(&x.weights);
   neap_graph_free(x.graph);
   neap_graph_free(x.other);
+  neap_model_close(x.own_model);
   region_free(&x.region);
   return status;
 }

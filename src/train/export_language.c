@@ -118,7 +118,7 @@ static neap_status find_type(const char *name, bool gguf, neap_dtype *type) {
 
 static neap_status write(struct merging *m, int64_t *tensors, neap_dtype *dtype) {
   const neap_export_options *o = m->run->options;
-  struct language_export from = {.base = model_language_path(o->model),
+  struct language_export from = {.base = model_language(m->run->model),
                                  .change = change,
                                  .context = m,
                                  .replace = o->replace,
@@ -132,7 +132,7 @@ static neap_status write(struct merging *m, int64_t *tensors, neap_dtype *dtype)
   TRY(find_type(o->type, gguf, &from.dtype));
   *dtype = from.dtype;
   if (o->checkpoint != NULL) TRY(base_weights_read(o->checkpoint, &m->region, &m->base));
-  TRY(base_weights_check(&m->base, o->checkpoint, o->model));
+  TRY(base_weights_check(&m->base, o->checkpoint, m->run->model));
   if (m->base.path != NULL) TRY(weight_files_open(m->base.path, m->base.map, &m->first));
   return (gguf ? language_export_gguf : language_export_folder)(&from, o->out, tensors);
 }

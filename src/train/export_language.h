@@ -3,11 +3,12 @@
 #define NEAP_TRAIN_EXPORT_LANGUAGE_H
 
 #include "base/safetensors.h"
-#include "graph/task.h"
+#include "task/task.h"
 
 /* The results of a run on a model. */
 struct language_run {
   const neap_export_options *options;
+  const neap_model *model;
   const neap_session_options *session; /* lora and lora_alpha */
   const struct safetensors *weights;   /* at least the trained ones; NULL: no run, nothing was trained */
   const neap_model_options *shape;

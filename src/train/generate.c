@@ -23,11 +23,11 @@ static neap_status read_tokenizer(struct generation *g) {
   if (path == NULL && o->folder != NULL) {
     path = region_format(&g->region, "%s/%s", o->folder, CHECKPOINT_TOKENIZER);
     RETURN_IF_NULL(path);
-    if (neap_model_is_file(o->model) && access(path, F_OK) != 0) path = NULL; /* the model has it */
+    if (neap_model_is_file(g->model) && access(path, F_OK) != 0) path = NULL; /* the model has it */
   }
-  TRY(path != NULL ? tokenizer_read(path, &g->tokenizer) : model_tokenizer(o->model, &g->tokenizer));
+  TRY(path != NULL ? tokenizer_read(path, &g->tokenizer) : model_tokenizer(g->model, &g->tokenizer));
   RETURN_IF(g->tokenizer == NULL, NEAP_INVALID_ARGUMENT,
-            "model '%s' has no tokenizer of its own; name a file (--tokenizer)", o->model);
+            "model '%s' has no tokenizer of its own; name a file (`tokenizer`)", o->model);
   g->choices = tokenizer_size(g->tokenizer);
   if (!o->special) g->choices -= (int64_t)g->tokenizer->special.count;
   return NEAP_OK;
@@ -37,13 +37,12 @@ static neap_status read_tokenizer(struct generation *g) {
 static neap_status settle_shape(struct generation *g) {
   const neap_generate_options *o = g->options;
   const int64_t size = tokenizer_size(g->tokenizer);
-  neap_model_options usual;
-  enum task_kind kind;
-  TRY(model_usual(o->model, &usual, &kind));
+  neap_model_description about;
+  TRY(neap_model_describe(g->model, &about));
   g->shape = o->shape;
   g->shape.batch = 1;
   if (g->shape.classes == 0) g->shape.classes = size;
-  if (g->shape.length == 0) g->shape.length = usual.length;
+  if (g->shape.length == 0) g->shape.length = about.usual.length;
   RETURN_IF(g->shape.classes < size, NEAP_INVALID_ARGUMENT,
             "the tokenizer has %lld tokens, but the model's vocabulary only %lld", (long long)size,
             (long long)g->shape.classes);
@@ -52,10 +51,9 @@ static neap_status settle_shape(struct generation *g) {
 
 static neap_status load_weights(struct generation *g) {
   const char *path = g->options->weights;
-  if (path == NULL && g->options->folder == NULL)
-    return neap_model_load(g->options->model, &g->shape, g->session);
+  if (path == NULL && g->options->folder == NULL) return neap_model_load(g->model, &g->shape, g->session);
   if (path == NULL) TRY(checkpoint_find_weights(g->options->folder, g->options->best, &g->region, &path));
-  TRY(base_weights_take(g->options->folder, g->options->model, &g->shape, g->session));
+  TRY(base_weights_take(g->options->folder, g->model, &g->shape, g->session));
   TRY(neap_session_load(g->session, path));
   return session_need_finite(g->session, path);
 }
@@ -72,14 +70,17 @@ static neap_status settle_session(struct generation *g, neap_session_options *se
 }
 
 neap_status generation_places(const struct generation *g, int64_t *places) {
-  return model_places(g->options->model, g->shape.length, places);
+  neap_model_description about;
+  TRY(neap_model_describe(g->model, &about));
+  *places = model_places(&about, g->shape.length);
+  return NEAP_OK;
 }
 
 neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *smallest_budget) {
   neap_session_options session;
   g->shape.decode = tokens > 2 ? tokens - 2 : 1;
   TRY(settle_session(g, &session));
-  TRY(neap_model_build(g->options->model, &g->shape, &g->graph));
+  TRY(neap_model_build(g->model, &g->shape, &g->graph));
   TRY(neap_session_create(g->graph, &session, smallest_budget, &g->session));
   TRY(load_weights(g));
   g->logits = region_alloc(&g->region, (size_t)g->shape.classes, sizeof *g->logits);
@@ -90,8 +91,7 @@ neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *sma
 
 /* ---- Tokens ---- */
 
-/* Returns true if the session can read a token again: it keeps earlier ones by their positions. */
-static bool has_places(const struct generation *g) {
+bool generation_goes_back(const struct generation *g) {
   return neap_session_input(g->session, "position") != NULL;
 }
 
@@ -119,7 +119,7 @@ neap_status generation_feed(struct generation *g, const int32_t *ids, size_t cou
   TRY(vector_reserve(&g->ids, count));
   if (count > 0) memcpy(g->ids.data, ids, count * sizeof *ids);
   g->ids.count = count;
-  if (same < g->read && !has_places(g)) return forget(g);
+  if (same < g->read && !generation_goes_back(g)) return forget(g);
   g->read = same;
   return NEAP_OK;
 }
@@ -326,7 +326,7 @@ neap_status generation_make(struct generation *g, int64_t tokens, double *second
 
 static neap_status check_options(const neap_generate_options *o) {
   RETURN_IF(
-      o->model == NULL || (o->folder == NULL && !neap_model_is_file(o->model) &&
+      o->model == NULL || (o->folder == NULL && !neap_model_names_file(o->model) &&
                            (o->weights == NULL || o->tokenizer == NULL)),
       NEAP_INVALID_ARGUMENT,
       "generate: give a model, weights and a tokenizer, the folder of a checkpoint, or a model of a file");
@@ -341,6 +341,7 @@ static neap_status check_options(const neap_generate_options *o) {
 neap_status generation_open(struct generation *g, const neap_generate_options *options) {
   *g = (struct generation){.options = options, .end_token = -1};
   TRY(check_options(options));
+  TRY(model_take(options->opened, options->model, &g->own_model, &g->model));
   TRY(read_tokenizer(g));
   return settle_shape(g);
 }
@@ -349,6 +350,7 @@ void generation_close(struct generation *g) {
   neap_session_free(g->session);
   neap_graph_free(g->graph);
   tokenizer_free(g->tokenizer);
+  neap_model_close(g->own_model);
   vector_free(&g->ids);
   vector_free(&g->text);
   region_free(&g->region);
@@ -367,15 +369,14 @@ static neap_status begin_empty(const struct generation *g, struct token_ids *ids
   return vector_push(ids, 0);
 }
 
-static neap_status encode_prompt(const struct generation *g, struct token_ids *ids) {
-  const char *prompt = g->options->prompt != NULL ? g->options->prompt : "";
+neap_status generation_encode(const struct generation *g, const char *prompt, struct token_ids *ids) {
+  prompt = prompt != NULL ? prompt : "";
   const struct text text = {.bytes = prompt, .length = strlen(prompt), .name = "prompt"};
   TRY(tokenizer_encode(g->tokenizer, &text, ids));
   return ids->count == 0 ? begin_empty(g, ids) : NEAP_OK;
 }
 
-/* Sets the length: the tokens asked for, or the model's positions. The last token is not read. */
-static neap_status settle_length(const struct generation *g, int64_t prompt, int64_t *most) {
+neap_status generation_length(const struct generation *g, int64_t prompt, int64_t *most) {
   const int64_t tokens = g->options->tokens;
   int64_t places;
   TRY(generation_places(g, &places));
@@ -390,9 +391,9 @@ static neap_status settle_length(const struct generation *g, int64_t prompt, int
 
 static neap_status generate(struct generation *g, struct token_ids *ids, neap_generate_result *result) {
   int64_t most;
-  TRY(encode_prompt(g, ids));
+  TRY(generation_encode(g, g->options->prompt, ids));
   const int64_t prompt = (int64_t)ids->count;
-  TRY(settle_length(g, prompt, &most));
+  TRY(generation_length(g, prompt, &most));
   TRY(generation_start(g, most, &result->smallest_budget));
   result->prompt_tokens = prompt;
   TRY(generation_feed(g, ids->data, ids->count));

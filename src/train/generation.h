@@ -22,6 +22,8 @@ struct candidate {
 
 struct generation {
   const neap_generate_options *options; /* borrowed */
+  const neap_model *model;              /* of the options, or: */
+  neap_model *own_model;                /* opened here; NULL: the caller has it open */
   struct tokenizer *tokenizer;
   neap_session *session;
   struct token_ids ids; /* those that were fed, then those that were generated */
@@ -51,6 +53,13 @@ void generation_close(struct generation *g);
 /* Gives the number of tokens that the model has positions for; 0: any number. */
 neap_status generation_places(const struct generation *g, int64_t *places);
 
+/* Appends the tokens of a prompt; an empty one, or NULL, is the end of a line or else token 0. */
+neap_status generation_encode(const struct generation *g, const char *prompt, struct token_ids *ids);
+
+/* Gives the tokens of a prompt of this number and its text: those that are asked for, or the model's
+ * positions. The last one is not read. */
+neap_status generation_length(const struct generation *g, int64_t prompt, int64_t *most);
+
 /* Makes the session with room for `tokens`; the last one is generated and not read. NEAP_OVER_BUDGET:
  * `*smallest_budget` is enough. */
 neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *smallest_budget);
@@ -59,6 +68,10 @@ neap_status generation_start(struct generation *g, int64_t tokens, uint64_t *sma
  * Their common beginning is not read again; a recurrent state, which cannot go back, restarts unless the new
  * text is a continuation. Reads nothing yet. */
 neap_status generation_feed(struct generation *g, const int32_t *ids, size_t count);
+
+/* Returns true if the session can go back to any token, as it keeps earlier ones by their positions; else it
+ * has a recurrent state. */
+bool generation_goes_back(const struct generation *g);
 
 /* Reads the new ids and generates up to `tokens` tokens, for which there must be room; the text goes to
  * options.text. `*seconds`: for both. NEAP_INTERRUPTED: it was stopped; the generated tokens are in ids.

@@ -18,7 +18,7 @@ neap_status learning_rate_create(const neap_train_options *options, int64_t step
                 !(options->final_learning_rate > 0 && resolved.learning_rate > 0),
             NEAP_INVALID_ARGUMENT,
             "schedule exponential: needs a first and a last learning rate above 0 (got %g and %g); give "
-            "--lr and --final-lr",
+            "`lr` and `final-lr`",
             resolved.learning_rate, options->final_learning_rate);
   *rate = (struct learning_rate){.kind = options->schedule,
                                  .base = fabs(setting_given_or(resolved.learning_rate, 0.1)),

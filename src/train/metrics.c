@@ -9,7 +9,7 @@ neap_status metrics_check_new(const char *path) {
   struct stat status;
   if (path == NULL || stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return NEAP_OK;
   RETURN_IF(status.st_size > 0, NEAP_INVALID_ARGUMENT,
-            "%s: is not empty; name another file for the metrics, or replace it (--force)", path);
+            "%s: is not empty; name another file for the metrics, or replace it (`force`)", path);
   return NEAP_OK;
 }
 

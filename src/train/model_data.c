@@ -1,23 +1,16 @@
 #include "train/model_data.h"
 
-#include <string.h>
-
 #include "model/model.h"
 
 static const struct task_texts texts = {model_tokenizer, model_chat_template, model_labels};
 
-/* Finds out whether weights for sequences of `length` also serve shorter ones. */
-static neap_status find_any_length(const char *model, int64_t length, bool *any) {
-  int64_t of_longest, of_shortest;
-  *any = false;
-  TRY(model_places(model, length, &of_longest));
-  TRY(model_places(model, 1, &of_shortest));
-  *any = of_longest == of_shortest;
-  return NEAP_OK;
+/* Returns true if weights for sequences of `length` also serve shorter ones. */
+static bool serves_shorter(const neap_model_description *about, int64_t length) {
+  return model_places(about, length) == model_places(about, 1);
 }
 
-struct data_choice data_of_run(const neap_train_options *run, int threads) {
-  return (struct data_choice){.model = run->model,
+struct data_choice data_of_run(const neap_model *model, const neap_train_options *run, int threads) {
+  return (struct data_choice){.model = model,
                               .name = run->data,
                               .shape = &run->shape,
                               .threads = threads,
@@ -28,32 +21,35 @@ struct data_choice data_of_run(const neap_train_options *run, int threads) {
 }
 
 neap_status open_data(const struct data_choice *choice, struct loader *loader) {
-  neap_model_options usual;
-  const neap_model_options *asked = choice->shape;
-  const char *model = choice->model;
+  neap_model_description about;
+  const neap_model_options *asked = choice->shape, *usual = &about.usual;
+  const neap_model *model = choice->model;
+  const bool language = neap_model_is_language(model);
   struct task task = {.threads = choice->threads,
                       .encoding = choice->encoding,
                       .before = choice->before,
                       .chat = choice->chat,
                       .model = model,
                       .texts = &texts};
-  TRY(model_usual(model, &usual, &task.kind));
-  task.classes = asked->classes > 0 ? asked->classes : usual.classes;
+  TRY(neap_model_describe(model, &about));
+  task.kind = about.task;
+  task.classes = asked->classes > 0 ? asked->classes : usual->classes;
   task.asked_classes = asked->classes;
-  task.batch = asked->batch > 0 ? asked->batch : usual.batch;
+  task.batch = asked->batch > 0 ? asked->batch : usual->batch;
   task.asked_length = asked->length;
-  task.length = asked->length > 0 ? asked->length : usual.length;
-  task.width = usual.image[0];
-  task.chat.packed = choice->pack != NEAP_PACK_OFF && task.kind == TASK_TOKENS && model_packs(model);
+  task.length = asked->length > 0 ? asked->length : usual->length;
+  task.width = usual->image[0];
+  task.chat.packed = choice->pack != NEAP_PACK_OFF && task.kind == NEAP_TASK_TOKENS && about.packs;
   RETURN_IF(choice->pack == NEAP_PACK_ON && !task.chat.packed, NEAP_INVALID_ARGUMENT,
-            "--pack on: model '%s' cannot have several conversations in a row; leave it out", model);
-  const bool of_texts = task.kind == TASK_TOKENS || model_language_path(model) != NULL;
-  if (of_texts && !choice->one_length) TRY(find_any_length(model, task.length, &task.any_length));
+            "`pack` on: model '%s' cannot have several conversations in a row; leave it out",
+            model_name(model));
+  const bool of_texts = task.kind == NEAP_TASK_TOKENS || language;
+  task.any_length = of_texts && !choice->one_length && serves_shorter(&about, task.length);
   TRY(model_pixels(model, &task.pixels));
-  const bool fixed = task.kind == TASK_IMAGES && model_language_path(model) != NULL;
+  const bool fixed = task.kind == NEAP_TASK_IMAGES && language;
   for (int i = 0; i < 3; i++) {
-    task.asked_image[i] = asked->image[i] == 0 && fixed ? usual.image[i] : asked->image[i];
-    task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual.image[i];
+    task.asked_image[i] = asked->image[i] == 0 && fixed ? usual->image[i] : asked->image[i];
+    task.image[i] = asked->image[i] > 0 ? asked->image[i] : usual->image[i];
   }
   TRY(choice->own != NULL ? loader_open_own(loader, choice->own, &task)
                           : loader_open(loader, choice->name, &task));
@@ -61,24 +57,24 @@ neap_status open_data(const struct data_choice *choice, struct loader *loader) {
 }
 
 /* Fails unless the model can learn from the data. */
-static neap_status check_kind(const char *model, enum task_kind kind, const char *name,
+static neap_status check_kind(const neap_model *from, neap_task kind, const char *name,
                               const struct source *source) {
-  const char *learns = task_rows[kind].learns, *has = task_rows[source->kind].learns;
-  const char *other = kind == TASK_PAIRS ? "parallel:DIR:de-en" : "'synthetic'";
-  if (kind == TASK_FEATURES && source->kind == TASK_IMAGES) return NEAP_OK;
-  if (source->kind == TASK_TEXTS && model_language_path(model) != NULL)
-    return NEAP_OK; /* its build decides */
+  const char *model = model_name(from), *learns = task_rows[kind].learns,
+             *has = task_rows[source->kind].learns;
+  const char *other = kind == NEAP_TASK_PAIRS ? "parallel:DIR:de-en" : "'synthetic'";
+  if (kind == NEAP_TASK_FEATURES && source->kind == NEAP_TASK_IMAGES) return NEAP_OK;
+  if (source->kind == NEAP_TASK_TEXTS && neap_model_is_language(from)) return NEAP_OK; /* its build decides */
   RETURN_IF(
-      kind == TASK_TEXTS && source->kind != TASK_TEXTS, NEAP_INVALID_ARGUMENT,
+      kind == NEAP_TASK_TEXTS && source->kind != NEAP_TASK_TEXTS, NEAP_INVALID_ARGUMENT,
       "model '%s' learns from texts of a class each, but %s has %s; csv:FILE,text=COLUMN,label=COLUMN has "
       "them",
       model, name, has);
-  RETURN_IF(source->kind == TASK_FEATURES && kind != TASK_FEATURES, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(source->kind == NEAP_TASK_FEATURES && kind != NEAP_TASK_FEATURES, NEAP_INVALID_ARGUMENT,
             "model '%s' learns from %s, but %s has %s; for %s use model mlp-64 or mlp-64x64", model, learns,
             name, has, has);
-  RETURN_IF(strcmp(learns, has) != 0, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(task_rows[kind].like != task_rows[source->kind].like, NEAP_INVALID_ARGUMENT,
             "model '%s' learns from %s, but %s has %s; %s has them", model, learns, name, has, other);
-  RETURN_IF(kind == TASK_PIXELS && source->kind != TASK_PIXELS, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(kind == NEAP_TASK_PIXELS && source->kind != NEAP_TASK_PIXELS, NEAP_INVALID_ARGUMENT,
             "model '%s' classifies pixels, but %s has a class for an image only; 'synthetic' has maps", model,
             name);
   return NEAP_OK;
@@ -105,14 +101,13 @@ static bool has_values(const struct source *source) {
   return label >= 0 && source->fields[label].dtype == NEAP_F32;
 }
 
-neap_status settle_shape(const char *model, const char *name, const neap_model_options *asked,
+neap_status settle_shape(const neap_model *model, const char *name, const neap_model_options *asked,
                          const struct loader *loader, neap_model_options *shape) {
   const struct source *source = &loader->source;
   const int64_t length = loader_length(loader);
-  neap_model_options usual;
-  enum task_kind kind;
-  TRY(model_usual(model, &usual, &kind));
-  TRY(check_kind(model, kind, name, source));
+  neap_model_description about;
+  TRY(neap_model_describe(model, &about));
+  TRY(check_kind(model, about.task, name, source));
   *shape = *asked;
   shape->classes = source->classes;
   shape->length = shape->source_length = length;
@@ -121,24 +116,24 @@ neap_status settle_shape(const char *model, const char *name, const neap_model_o
   RETURN_IF(asked->beta > 0 && !source->preferences, NEAP_INVALID_ARGUMENT,
             "beta: it does nothing with the data of %s, but applies to preferences (preference:FILE)", name);
   RETURN_IF(
-      source->preferences && !model_packs(model), NEAP_UNSUPPORTED,
+      source->preferences && !about.packs, NEAP_UNSUPPORTED,
       "model '%s' cannot learn from preferences; a transformer of one stack that predicts the next token "
       "can",
-      model);
+      model_name(model));
   if (source->preferences && !(asked->beta > 0)) shape->beta = usual_beta;
-  if (kind == TASK_PAIRS) { /* a batch is asked for in tokens of the target */
-    const int64_t tokens = asked->batch > 0 ? asked->batch : usual.batch * usual.length;
+  if (about.task == NEAP_TASK_PAIRS) { /* a batch is asked for in tokens of the target */
+    const int64_t tokens = asked->batch > 0 ? asked->batch : about.usual.batch * about.usual.length;
     shape->batch = tokens / length > 0 ? tokens / length : 1;
   }
-  if (source->kind == TASK_TEXTS && shape->head == NEAP_HEAD_USUAL) shape->head = NEAP_HEAD_CLASSES;
-  RETURN_IF(source->kind == TASK_TEXTS && shape->head == NEAP_HEAD_TOKENS, NEAP_INVALID_ARGUMENT,
-            "model '%s' has no classifier of texts; finetune gives it one, and --output sentence asks for "
+  if (source->kind == NEAP_TASK_TEXTS && shape->head == NEAP_HEAD_USUAL) shape->head = NEAP_HEAD_CLASSES;
+  RETURN_IF(source->kind == NEAP_TASK_TEXTS && shape->head == NEAP_HEAD_TOKENS, NEAP_INVALID_ARGUMENT,
+            "model '%s' has no classifier of texts; finetune gives it one, and `output` sentence asks for "
             "the vector of a text",
-            model);
+            model_name(model));
   if (length == 0) TRY(settle_input(name, asked, source, shape));
   shape->regression = has_values(source);
   RETURN_IF(shape->regression && (asked->classes > 0 || asked->smoothing > 0), NEAP_INVALID_ARGUMENT,
-            "%s has values as labels, for which --classes and --label-smoothing do nothing; leave them out",
+            "%s has values as labels, for which `classes` and `label-smoothing` do nothing; leave them out",
             name);
   RETURN_IF(asked->classes > 0 && asked->classes < shape->classes, NEAP_INVALID_ARGUMENT,
             "%lld classes are asked for, but %s has %lld", (long long)asked->classes, name,

@@ -6,7 +6,8 @@
 
 /* The data, and the model that they are for. */
 struct data_choice {
-  const char *model, *name;
+  const neap_model *model;
+  const char *name;
   const neap_model_options *shape; /* that was asked for */
   int threads;                     /* that fill batches */
   const struct encoding *encoding; /* of the run of the model, to predict with; NULL: it learns */
@@ -18,14 +19,14 @@ struct data_choice {
 };
 
 /* Returns the data that a run learns from, with what its options say of conversations, but not packed. */
-struct data_choice data_of_run(const neap_train_options *run, int threads);
+struct data_choice data_of_run(const neap_model *model, const neap_train_options *run, int threads);
 
 /* Opens data for a model. Synthetic data have the shape asked for, or else the model's usual one. Free with
  * loader_close, whatever the status. */
 neap_status open_data(const struct data_choice *choice, struct loader *loader);
 
 /* Sets the model's shape: images are those of the data; so are classes, or more if asked for. */
-neap_status settle_shape(const char *model, const char *name, const neap_model_options *asked,
+neap_status settle_shape(const neap_model *model, const char *name, const neap_model_options *asked,
                          const struct loader *loader, neap_model_options *shape);
 
 #endif

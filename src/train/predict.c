@@ -23,6 +23,8 @@ struct prediction {
   const char *weights;
   struct prediction_rows rows;
   const neap_predict_options *options;
+  const neap_model *model; /* of the options, or: */
+  neap_model *own_model;   /* opened here; NULL: the caller has it open */
   const char *data_name;
   struct loader data;
   enum split split;
@@ -57,7 +59,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
     *encoding = &p->encoding;
   }
   if (o->weights != NULL) return NEAP_OK;
-  TRY(checkpoint_check_model(o->checkpoint, o->model));
+  TRY(checkpoint_check_model(o->checkpoint, p->model));
   return checkpoint_find_weights(o->checkpoint, o->best, &p->region, &p->weights);
 }
 
@@ -65,7 +67,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
 static neap_status describe_images(struct prediction *p, const neap_model_options *usual,
                                    const struct task_labels *labels, const struct encoding **encoding) {
   struct task_pixels pixels;
-  TRY(model_pixels(p->options->model, &pixels));
+  TRY(model_pixels(p->model, &pixels));
   p->encoding = (struct encoding){.reading = READING_NOW,
                                   .source = "images",
                                   .input = "image",
@@ -82,13 +84,12 @@ static neap_status describe_images(struct prediction *p, const neap_model_option
 /* Describes the texts of a language model that no run has trained: its tokens and its classes. */
 static neap_status describe_model(struct prediction *p, const struct encoding **encoding) {
   const neap_predict_options *o = p->options;
-  neap_model_options usual;
+  neap_model_description about;
   struct task_labels labels;
-  enum task_kind kind;
   if (o->checkpoint != NULL || o->weights != NULL) return NEAP_OK;
-  TRY(model_usual(o->model, &usual, &kind));
-  TRY(model_labels(o->model, &p->region, &labels));
-  p->asked.head = usual.head;
+  TRY(neap_model_describe(p->model, &about));
+  TRY(model_labels(p->model, &p->region, &labels));
+  p->asked.head = about.usual.head;
   struct table_column *text = region_alloc(&p->region, 1, sizeof *text);
   struct table *table = region_alloc(&p->region, 1, sizeof *table);
   RETURN_IF(text == NULL || table == NULL, NEAP_OUT_OF_MEMORY, "prediction: out of memory");
@@ -100,15 +101,15 @@ static neap_status describe_model(struct prediction *p, const struct encoding **
   }
   p->encoding = (struct encoding){
       .reading = READING_NOW, .source = "csv", .input = "tokens", .rank = 1, .table = table};
-  if (kind == TASK_IMAGES) return describe_images(p, &usual, &labels, encoding);
+  if (about.task == NEAP_TASK_IMAGES) return describe_images(p, &about.usual, &labels, encoding);
   if (strncmp(p->data_name, "csv:", 4) == 0) *encoding = &p->encoding;
   return NEAP_OK;
 }
 
 static neap_status load_weights(const struct prediction *p) {
   const neap_predict_options *o = p->options;
-  if (p->weights == NULL) return neap_model_load(o->model, &p->shape, p->session);
-  TRY(base_weights_take(o->checkpoint, o->model, &p->shape, p->session));
+  if (p->weights == NULL) return neap_model_load(p->model, &p->shape, p->session);
+  TRY(base_weights_take(o->checkpoint, p->model, &p->shape, p->session));
   TRY(neap_session_load(p->session, p->weights));
   return session_need_finite(p->session, p->weights);
 }
@@ -118,8 +119,8 @@ static struct data_choice choose_data(const struct prediction *p, const struct e
   const neap_predict_options *o = p->options;
   const int threads = team_size(o->session.threads);
   struct data_choice choice = {.name = o->data, .threads = threads, .encoding = encoding};
-  if (o->data == NULL) choice = data_of_run(o->run, threads);
-  choice.model = o->model;
+  if (o->data == NULL) choice = data_of_run(p->model, o->run, threads);
+  choice.model = p->model;
   choice.shape = &p->asked;
   choice.one_length = true;
   return choice;
@@ -127,9 +128,7 @@ static struct data_choice choose_data(const struct prediction *p, const struct e
 
 static neap_status check_options(const neap_predict_options *o) {
   const bool data = o->data != NULL || (o->run != NULL && (o->run->data != NULL || o->run->source != NULL));
-  const bool weights = o->weights != NULL || o->checkpoint != NULL ||
-                       (o->model != NULL && model_language_path(o->model) != NULL);
-  RETURN_IF(o->model == NULL || !weights || !data || o->out == NULL, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(o->model == NULL || !data || o->out == NULL, NEAP_INVALID_ARGUMENT,
             "predict: give a model, weights or a checkpoint, data and a file to write");
   return NEAP_OK;
 }
@@ -139,7 +138,10 @@ static neap_status open_graph(struct prediction *p) {
   const neap_predict_options *o = p->options;
   const struct encoding *encoding;
   TRY(check_options(o));
-  const bool own = model_language_path(o->model) != NULL;
+  TRY(model_take(o->opened, o->model, &p->own_model, &p->model));
+  const bool own = neap_model_is_language(p->model);
+  RETURN_IF(o->weights == NULL && o->checkpoint == NULL && !own, NEAP_INVALID_ARGUMENT,
+            "predict: give a model, weights or a checkpoint, data and a file to write");
   p->data_name = o->data != NULL ? o->data : o->run->source != NULL ? o->run->source->name : o->run->data;
   p->asked = o->shape;
   TRY(open_checkpoint(p, &encoding));
@@ -149,16 +151,16 @@ static neap_status open_graph(struct prediction *p) {
   TRY(open_data(&choice, &p->data));
   const struct understood *read = &p->data.source.understood;
   if (o->understood != NULL) o->understood(o->context, read->rows.data, (int64_t)read->rows.count);
-  TRY(settle_shape(o->model, p->data_name, &p->asked, &p->data, &p->shape));
+  TRY(settle_shape(p->model, p->data_name, &p->asked, &p->data, &p->shape));
   RETURN_IF(p->data.bucket_count > 1, NEAP_UNSUPPORTED,
             "%s: pairs of sequences come in several lengths; `neap translate` takes them", p->data_name);
-  TRY(neap_model_build(o->model, &p->shape, &p->graph));
+  TRY(neap_model_build(p->model, &p->shape, &p->graph));
   p->split = o->training_records ? SPLIT_TRAIN : SPLIT_TEST;
   p->count = p->data.source.records[p->split];
   RETURN_IF(p->count == 0, NEAP_INVALID_ARGUMENT,
-            "%s: has no records to %s with; name other data (--data), or %s", p->data_name,
+            "%s: has no records to %s with; name other data (`data`), or %s", p->data_name,
             p->split == SPLIT_TRAIN ? "train" : "test",
-            p->split == SPLIT_TRAIN ? "leave --train out" : "give --train");
+            p->split == SPLIT_TRAIN ? "leave `train` out" : "give `train`");
   p->batch = neap_graph_batch(p->graph);
   return NEAP_OK;
 }
@@ -311,6 +313,7 @@ neap_status neap_predict(const neap_predict_options *options, neap_predict_resul
   neap_session_free(p.session);
   neap_graph_free(p.graph);
   loader_close(&p.data);
+  neap_model_close(p.own_model);
   region_free(&p.region);
   return status;
 }

@@ -47,13 +47,13 @@ static neap_status holds(const char *alternative, const char *end, const neap_tr
   return NEAP_OK;
 }
 
-/* Writes "--optimizer adamw, adam or lion" for every alternative, with "or" between them. */
+/* Writes "`optimizer` adamw, adam or lion" for every alternative, with "or" between them. */
 static void describe(const char *with, char *text, size_t size) {
   size_t at = 0;
 #define PUT(...) at += at < size ? (size_t)snprintf(text + at, size - at, __VA_ARGS__) : 0
   for (const char *from = with; *from != '\0'; from += *from == '|') {
     const size_t name = strcspn(from, "=|");
-    PUT("%s--%.*s", from > with ? " or " : "", (int)name, from);
+    PUT("%s`%.*s`", from > with ? " or " : "", (int)name, from);
     from += name;
     for (const char *separator = " "; *from == '=' || *from == ',';) {
       from++;
@@ -78,11 +78,11 @@ static neap_status check_alternatives(const neap_setting *s, const char *with,
     if (held) return NEAP_OK;
     from = *end == '|' ? end + 1 : NULL;
   }
-  RETURN_IF(strcmp(with, "out|resume") == 0, NEAP_INVALID_ARGUMENT, "--%s needs a folder: --out DIR",
+  RETURN_IF(strcmp(with, "out|resume") == 0, NEAP_INVALID_ARGUMENT, "`%s` needs a folder: `out` DIR",
             s->name);
   describe(with, wanted, sizeof wanted);
   const bool of_one = strchr(with, '=') != NULL && strchr(with, '|') == NULL;
-  return neap_fail(NEAP_INVALID_ARGUMENT, of_one ? "--%s only applies to %s" : "--%s does nothing without %s",
+  return neap_fail(NEAP_INVALID_ARGUMENT, of_one ? "`%s` only applies to %s" : "`%s` does nothing without %s",
                    s->name, wanted);
 }
 
@@ -117,7 +117,7 @@ static neap_status check_unless(const neap_setting *s, const neap_train_options 
   TRY(is_set(other, options, &set));
   if (!set) return NEAP_OK;
   TRY(text_of(other, options, text));
-  return neap_fail(NEAP_INVALID_ARGUMENT, "--%s does nothing together with --%s %.200s", s->name, other->name,
+  return neap_fail(NEAP_INVALID_ARGUMENT, "`%s` does nothing together with `%s` %.200s", s->name, other->name,
                    text);
 }
 
@@ -131,27 +131,37 @@ static neap_status check_instead(const neap_setting *s, const neap_train_options
     const int32_t row = neap_setting_find(name);
     RETURN_IF(row < 0, NEAP_INTERNAL, "setting '%s' does not exist", name);
     TRY(is_set(&setting_rows[row], options, &set));
-    RETURN_IF(set, NEAP_INVALID_ARGUMENT, "--%s and --%s: give one of them", s->name, name);
+    RETURN_IF(set, NEAP_INVALID_ARGUMENT, "`%s` and `%s`: give one of them", s->name, name);
   }
   return NEAP_OK;
+}
+
+static neap_status find_task(const neap_train_options *options, neap_task *task) {
+  neap_model_description about;
+  const neap_model *model;
+  neap_model *own;
+  TRY(model_take(options->opened, options->model, &own, &model));
+  const neap_status status = neap_model_describe(model, &about);
+  *task = about.task;
+  neap_model_close(own);
+  return status;
 }
 
 static neap_status check_model(const neap_setting *s, const neap_train_options *options) {
   static const struct {
     unsigned bit;
     const char *name;
-  } kinds[] = {[TASK_IMAGES] = {NEAP_OF_IMAGES, "images"},
-               [TASK_PIXELS] = {NEAP_OF_IMAGES, "images"},
-               [TASK_TOKENS] = {NEAP_OF_TOKENS, "tokens"},
-               [TASK_MASKED] = {NEAP_OF_TOKENS, "tokens"},
-               [TASK_VECTORS] = {NEAP_OF_VECTORS, "sequences of vectors"},
-               [TASK_FEATURES] = {NEAP_OF_IMAGES, "images"},
-               [TASK_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"},
-               [TASK_TEXTS] = {NEAP_OF_TOKENS, "tokens"}};
-  neap_model_options usual;
-  enum task_kind kind;
+  } kinds[] = {[NEAP_TASK_IMAGES] = {NEAP_OF_IMAGES, "images"},
+               [NEAP_TASK_PIXELS] = {NEAP_OF_IMAGES, "images"},
+               [NEAP_TASK_TOKENS] = {NEAP_OF_TOKENS, "tokens"},
+               [NEAP_TASK_MASKED] = {NEAP_OF_TOKENS, "tokens"},
+               [NEAP_TASK_VECTORS] = {NEAP_OF_VECTORS, "sequences of vectors"},
+               [NEAP_TASK_FEATURES] = {NEAP_OF_IMAGES, "images"},
+               [NEAP_TASK_PAIRS] = {NEAP_OF_PAIRS, "pairs of sequences"},
+               [NEAP_TASK_TEXTS] = {NEAP_OF_TOKENS, "tokens"}};
+  neap_task kind;
   if (s->models == 0 || options->model == NULL) return NEAP_OK;
-  TRY(model_usual(options->model, &usual, &kind));
+  TRY(find_task(options, &kind));
   if (s->models & kinds[kind].bit) return NEAP_OK;
   char wanted[MESSAGE_LIMIT] = "";
   size_t at = 0;
@@ -162,7 +172,7 @@ static neap_status check_model(const neap_setting *s, const neap_train_options *
     at += (size_t)snprintf(wanted + at, sizeof wanted - at, "%s%s", at > 0 ? " or " : "", kinds[i].name);
   }
   return neap_fail(NEAP_INVALID_ARGUMENT,
-                   "--%s does nothing with %s, which learns from %s: it only applies to models of %s",
+                   "`%s` does nothing with %s, which learns from %s: it only applies to models of %s",
                    s->name, options->model, kinds[kind].name, wanted);
 }
 

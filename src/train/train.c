@@ -35,11 +35,12 @@ static void measure_overhead(struct training *t) {
   t->overhead = resident > own ? resident - own + behind : behind;
 }
 
-/* Subtracts the bytes read and the time waited so far, or adds them. */
-static void count_reads(struct training *t, int sign) {
+/* Subtracts the bytes moved and the time waited so far, or adds them. */
+static void count_disk(struct training *t, int sign) {
   neap_memory memory = {0};
   session_disk_use(t->session, &memory);
   t->disk_bytes += sign * (double)memory.disk_read;
+  t->disk_written += sign * (double)memory.disk_written;
   t->disk_waited += sign * memory.disk_waited;
 }
 
@@ -83,9 +84,9 @@ static neap_status run_step(struct training *t, neap_train_progress *progress) {
   double counted;
   int64_t records;
   session_may_tear(t->session, t->options->out == NULL || t->saved_step == t->state.step);
-  count_reads(t, -1);
+  count_disk(t, -1);
   TRY(batches_step(t, rate, &result, &records, &counted));
-  count_reads(t, 1);
+  count_disk(t, 1);
   if (t->state.step % t->epoch_steps == 0) {
     t->state.loss_sum = 0, t->state.correct = 0, t->state.images = 0, t->state.labels = 0;
   }
@@ -121,7 +122,7 @@ static neap_status fail_diverged(const struct training *t, const char *what) {
     snprintf(kept, sizeof kept, "; %.200s holds the checkpoint of step %lld", t->options->out,
              (long long)t->saved_step);
   return neap_fail(NEAP_DIVERGED,
-                   "step %lld: %s%s; a learning rate (--lr) below %g or a warm-up (--warmup) may help",
+                   "step %lld: %s%s; a learning rate (`lr`) below %g or a warm-up (`warmup`) may help",
                    (long long)t->state.step, what, kept, t->rate.base);
 }
 
@@ -280,8 +281,9 @@ static void fill_techniques(struct training *t, neap_train_result *result) {
 
 /* Returns true if labels are values or tokens, for which accuracy does not tell the best weights. */
 static bool best_by_loss(const struct training *t) {
-  const enum task_kind kind = t->data.source.kind;
-  return loader_has_values(&t->data) || kind == TASK_TOKENS || kind == TASK_MASKED || kind == TASK_PAIRS;
+  const neap_task kind = t->data.source.kind;
+  return loader_has_values(&t->data) || kind == NEAP_TASK_TOKENS || kind == NEAP_TASK_MASKED ||
+         kind == NEAP_TASK_PAIRS;
 }
 
 static void compare_to_best(struct training *t) {
@@ -321,6 +323,7 @@ static neap_status write_progress(struct training *t, const neap_train_progress 
 
 static neap_train_progress progress_before(const struct training *t) {
   return (neap_train_progress){.records = task_rows[t->data.source.kind].records,
+                               .task = t->data.source.kind,
                                .augmented = training_augments(t),
                                .epoch = t->state.epoch + 1,
                                .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
@@ -331,15 +334,46 @@ static neap_train_progress progress_before(const struct training *t) {
                                .bits_per_byte = -1};
 }
 
+/* Returns the bytes that a step writes to the file of variables on disk. */
+static double disk_step_written(const struct training *t) {
+  neap_memory memory;
+  neap_session_memory(t->session, &memory);
+  return (double)memory.disk_step_written;
+}
+
+/* Fails if one step writes more to the disk than the run may. */
+static neap_status check_disk_writes(const struct training *t) {
+  const double step = disk_step_written(t), most = (double)t->options->disk_writes;
+  RETURN_IF(most > 0 && step > most, NEAP_INVALID_ARGUMENT,
+            "disk-writes: a step writes %.0f bytes to %s, and the run may write %.0f; allow more, or give a "
+            "larger budget, with which less lies on disk",
+            step, t->options->session.disk, most);
+  return NEAP_OK;
+}
+
+/* Ends the run, with a checkpoint, before it writes more to the disk than it may. */
+static neap_status end_by_disk_writes(struct training *t) {
+  const double most = (double)t->options->disk_writes;
+  if (most <= 0 || t->disk_written + disk_step_written(t) <= most) return NEAP_OK;
+  TRY(save(t));
+  return neap_fail(
+      NEAP_LIMIT_REACHED,
+      "disk-writes: %lld steps wrote %.0f of %.0f bytes, and another would write more; go on from "
+      "the checkpoint of step %lld (`resume`)",
+      (long long)t->steps_here, t->disk_written, most, (long long)t->state.step);
+}
+
 static neap_status run_steps(struct training *t, neap_train_result *result) {
   neap_train_progress progress = progress_before(t);
   fill_techniques(t, result);
   progress.combination = t->combination;
+  TRY(check_disk_writes(t));
   TRY(report(t, &progress));
   TRY(warm_up(t));
   if (t->state.step == 0) TRY(note_digests(t));
   t->started = clock_seconds();
   while (t->state.step < t->steps && !is_out_of_patience(t) && !replay_has_ended(t)) {
+    TRY(end_by_disk_writes(t));
     const neap_status stepped = run_step(t, &progress);
     if (stepped == NEAP_INTERRUPTED) return end_on_request(t, "in the step that follows");
     TRY(stepped);
@@ -398,6 +432,7 @@ static void fill_process(const struct training *t, neap_train_result *result) {
 static neap_status fill_result(struct training *t, neap_status ended, neap_train_result *result) {
   const bool together = ended == NEAP_OK || ended == NEAP_INTERRUPTED || training_ranks(t) == 1;
   result->records = t->data.source.name != NULL ? task_rows[t->data.source.kind].records : NULL;
+  result->task = t->data.source.kind;
   result->batch = t->batch;
   result->micro_batches = t->data.micro_batches;
   if (t->graph != NULL) fill_techniques(t, result); /* else they may be none that there are */
@@ -423,6 +458,7 @@ static neap_status fill_result(struct training *t, neap_status ended, neap_train
   result->step_seconds_median = median_seconds(t);
   if (t->steps_here > 0) {
     result->step_disk_bytes = t->disk_bytes / (double)t->steps_here;
+    result->step_disk_written = t->disk_written / (double)t->steps_here;
     result->step_disk_seconds = t->disk_waited / (double)t->steps_here;
   }
   neap_session_memory(t->session, &result->memory);
@@ -625,7 +661,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   TRY(training_open_data(t));
   t->own.keep_last = false; /* nothing is trained */
   TRY(training_build(t));
-  TRY(checkpoint_check_model(folder, t->options->model));
+  TRY(checkpoint_check_model(folder, t->model));
   TRY(checkpoint_read_state(folder, NULL, &t->state));
   if (t->options->best) TRY(checkpoint_take_best(folder, &t->state));
   TRY(checkpoint_read_adapters(folder, &t->region, &t->own.session));
@@ -645,6 +681,7 @@ static neap_status run_evaluation(struct training *t, neap_train_result *unused,
   result->bits_per_byte = batches_bits_per_byte(t);
   result->batch = t->batch;
   result->records = task_rows[t->data.source.kind].records;
+  result->task = t->data.source.kind;
   result->images = t->data.source.records[SPLIT_TEST];
   result->step = t->state.step;
   result->epoch = t->state.epoch;

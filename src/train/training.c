@@ -36,7 +36,7 @@ neap_status training_check(const neap_train_options *options) {
             "train: got weights to start from (%s) and a checkpoint to resume (%s); give one of them",
             options->initial, options->resume);
   RETURN_IF(options->session.lora > 0 && options->allow & NEAP_ALLOW_SPARSE, NEAP_UNSUPPORTED,
-            "lora: adapters (--lora) cannot be combined with sparse parameters (--allow sparse): frozen "
+            "lora: adapters (`lora`) cannot be combined with sparse parameters (`allow` sparse): frozen "
             "weights stay dense");
   return check_session_options(&options->session);
 }
@@ -71,13 +71,13 @@ static neap_status choose_combination(struct training *t) {
   session.threads = t->threads;
   if (t->own.allow == 0) return NEAP_OK;
   RETURN_IF(training_ranks(t) > 1, NEAP_UNSUPPORTED,
-            "--allow: only chooses techniques for one process; for several, name them (--micro-batch, "
-            "--precision, --sparse)");
+            "`allow`: only chooses techniques for one process; for several, name them (`micro-batch`, "
+            "`precision`, `sparse`)");
   const neap_prefer prefer = session.budget == NEAP_BUDGET_MIN ? NEAP_PREFER_MEMORY
                              : t->own.allow_by_time            ? NEAP_PREFER_TIME
                                                                : NEAP_PREFER_FIDELITY;
-  TRY(combinations_until(prefer == NEAP_PREFER_FIDELITY, t->own.model, &t->shape, &session, t->own.allow,
-                         list, &count));
+  TRY(combinations_until(prefer == NEAP_PREFER_FIDELITY, t->model, &t->shape, &session, t->own.allow, list,
+                         &count));
   const int best = neap_best_combination(list, count, prefer);
   const neap_combination *taken = best >= 0 ? &list[best] : least_of(list, count);
   if (best < 0) snprintf(t->refused, sizeof t->refused, "%s", taken->name);
@@ -122,17 +122,17 @@ static neap_status settle_micro_batch(struct training *t) {
   const int64_t ranks = training_ranks(t);
   const bool divided = !is_pipeline(&t->own.session) || t->options->micro_batch == 0;
   RETURN_IF(divided && t->batch % ranks != 0, NEAP_INVALID_ARGUMENT,
-            "--batch %lld: it does not divide among %lld processes; give a multiple of %lld",
+            "`batch` %lld: it does not divide among %lld processes; give a multiple of %lld",
             (long long)t->batch, (long long)ranks, (long long)ranks);
   t->micro = t->options->micro_batch;
   if (t->micro == 0) TRY(usual_micro_batch(t, &t->micro));
   if (t->options->micro_batch == NEAP_MICRO_BATCH_AUTO)
-    TRY(neap_largest_micro_batch(t->options->model, &t->shape, &session, &t->micro));
+    TRY(neap_largest_micro_batch(t->model, &t->shape, &session, &t->micro));
   RETURN_IF(t->batch % t->micro != 0, NEAP_INVALID_ARGUMENT,
-            "--micro-batch %lld: it does not divide the batch of %lld; give a divisor", (long long)t->micro,
+            "`micro-batch` %lld: it does not divide the batch of %lld; give a divisor", (long long)t->micro,
             (long long)t->batch);
   RETURN_IF(t->batch / t->micro % training_batch_ranks(t) != 0, NEAP_INVALID_ARGUMENT,
-            "--micro-batch %lld: a batch of %lld has %lld of them, which do not divide among %d %s; give "
+            "`micro-batch` %lld: a batch of %lld has %lld of them, which do not divide among %d %s; give "
             "another one",
             (long long)t->micro, (long long)t->batch, (long long)(t->batch / t->micro),
             (int)training_batch_ranks(t), is_pipeline(&t->own.session) ? "pipelines" : "processes");
@@ -140,7 +140,7 @@ static neap_status settle_micro_batch(struct training *t) {
   neap_graph_free(t->graph);
   t->graph = NULL;
   t->shape.batch = t->micro;
-  return neap_model_build(t->options->model, &t->shape, &t->graph);
+  return neap_model_build(t->model, &t->shape, &t->graph);
 }
 
 bool training_augments(const struct training *t) {
@@ -172,7 +172,8 @@ static neap_status find_reading(struct training *t, struct data_choice *choice) 
 
 neap_status training_open_data(struct training *t) {
   const neap_train_options *o = t->options;
-  struct data_choice choice = data_of_run(o, t->threads);
+  TRY(model_take(o->opened, o->model, &t->own_model, &t->model));
+  struct data_choice choice = data_of_run(t->model, o, t->threads);
   TRY(find_packing(o, &choice.pack));
   TRY(find_reading(t, &choice));
   TRY(open_data(&choice, &t->data));
@@ -183,7 +184,7 @@ neap_status training_open_data(struct training *t) {
                         : o->pack == NEAP_PACK_ON          ? "pack"
                                                            : NULL;
   RETURN_IF(of_chat != NULL && t->data.source.conversations == 0, NEAP_INVALID_ARGUMENT,
-            "--%s does nothing with the data of %s: it only applies to conversations, such as chat:FILE",
+            "`%s` does nothing with the data of %s: it only applies to conversations, such as chat:FILE",
             of_chat, t->data.source.name);
   return NEAP_OK;
 }
@@ -191,16 +192,16 @@ neap_status training_open_data(struct training *t) {
 /* Divides the data into steps. */
 static neap_status divide_data(struct training *t) {
   const neap_train_options *o = t->options;
-  const enum task_kind of = t->data.source.kind;
-  RETURN_IF(o->mixup > 0 && (t->shape.regression || of == TASK_PIXELS || of == TASK_TEXTS),
+  const neap_task of = t->data.source.kind;
+  RETURN_IF(o->mixup > 0 && (t->shape.regression || of == NEAP_TASK_PIXELS || of == NEAP_TASK_TEXTS),
             NEAP_INVALID_ARGUMENT,
-            "--mixup: only mixes records of numbers with one class each; those of %s %s", t->data.source.name,
-            t->shape.regression ? "have values"
-            : of == TASK_TEXTS  ? "are texts"
-                                : "have a class for each pixel");
+            "`mixup`: only mixes records of numbers with one class each; those of %s %s", t->data.source.name,
+            t->shape.regression     ? "have values"
+            : of == NEAP_TASK_TEXTS ? "are texts"
+                                    : "have a class for each pixel");
   RETURN_IF(is_pipeline(&t->own.session) && t->shape.regression && !o->no_evaluation, NEAP_UNSUPPORTED,
-            "--pipeline: evaluations of values need predictions, which its ranks do not give; add --evaluate "
-            "off, or leave out --pipeline");
+            "`pipeline`: evaluations of values need predictions, which its ranks do not give; add `evaluate` "
+            "off, or leave out `pipeline`");
   const struct division division = {.batch = t->batch,
                                     .micro = t->micro,
                                     .seed = o->session.seed,
@@ -210,10 +211,10 @@ static neap_status divide_data(struct training *t) {
                                     .mixup = o->mixup,
                                     .rank = training_batch_rank(t),
                                     .ranks = training_batch_ranks(t)};
-  const enum task_kind kind = t->data.source.kind;
-  RETURN_IF(o->augment == NEAP_AUGMENT_ON &&
-                (kind == TASK_FEATURES || kind == TASK_VECTORS || kind == TASK_PAIRS || kind == TASK_TEXTS),
-            NEAP_INVALID_ARGUMENT, "--augment on: nothing in %s is changed at random; leave it out", o->data);
+  const neap_task kind = t->data.source.kind;
+  RETURN_IF(o->augment == NEAP_AUGMENT_ON && (kind == NEAP_TASK_FEATURES || kind == NEAP_TASK_VECTORS ||
+                                              kind == NEAP_TASK_PAIRS || kind == NEAP_TASK_TEXTS),
+            NEAP_INVALID_ARGUMENT, "`augment` on: nothing in %s is changed at random; leave it out", o->data);
   TRY(loader_divide(&t->data, &division));
   t->epoch_steps = t->data.epoch_steps;
   RETURN_IF(t->epoch_steps == 0, NEAP_INVALID_ARGUMENT,
@@ -249,10 +250,10 @@ neap_status training_build(struct training *t) {
   TRY(settle_base(t));
   TRY(available_memory_settle(&t->own.session, &available));
   memory_watch_begin(&t->watch, &available);
-  TRY(settle_shape(t->options->model, t->options->data, &t->options->shape, &t->data, &t->shape));
+  TRY(settle_shape(t->model, t->options->data, &t->options->shape, &t->data, &t->shape));
   if (t->options->mixup == 0) t->own.session.byte_input = statistics_byte_input(&t->data.source);
   t->own.session.mixed_labels = t->options->mixup > 0;
-  TRY(neap_model_build(t->options->model, &t->shape, &t->graph));
+  TRY(neap_model_build(t->model, &t->shape, &t->graph));
   t->batch = t->shape.batch = neap_graph_batch(t->graph);
   TRY(settle_budget(t));
   t->own.session.class_weights = t->options->class_weights != NULL;
@@ -303,7 +304,7 @@ static neap_train_options settled_options(const struct training *t) {
   o.shape.batch = t->batch;
   o.shape.length = loader_length(&t->data);
   o.data = t->data.source.name;
-  o.model = model_kept_name(o.model); /* its digest tells which file it is, wherever it lies */
+  o.model = model_kept_name(t->model); /* its digest tells which file it is, wherever it lies */
   o.session.threads = t->threads;
   if (o.session.sparse_density == 0) o.session.sparse_layers = NULL;
   o.pack = t->shape.packed ? NEAP_PACK_ON : NEAP_PACK_OFF;
@@ -347,8 +348,8 @@ static bool add_derived(json_t *settings, const struct training *t) {
       t->rate.warmup_steps, "drop_steps", t->rate.kind == NEAP_LR_STEP ? t->rate.drop_steps : 0.0);
   bool ok = derived != NULL && json_object_update(settings, derived) == 0;
   json_decref(derived);
-  if (t->model_digest[0] != '\0')
-    ok = ok && json_object_set_new(settings, CHECKPOINT_MODEL, json_string(t->model_digest)) == 0;
+  if (*model_digest(t->model) != '\0')
+    ok = ok && json_object_set_new(settings, CHECKPOINT_MODEL, json_string(model_digest(t->model))) == 0;
   if (o->session.sparse_density != 0)
     ok = ok && json_object_set_new(settings, "rewire_every", json_integer(training_rewire_every(o))) == 0;
   if (t->data.micro_batches > 1)
@@ -366,7 +367,6 @@ static bool add_derived(json_t *settings, const struct training *t) {
 /* Collects all that the bits of the weights depend on: not the budget, the planner or the folder of the data,
  * and the length only if the learning rate depends on it. */
 neap_status training_settle(struct training *t) {
-  TRY(model_digest(t->options->model, t->model_digest));
   const neap_train_options settled = settled_options(t);
   t->settings = json_object();
   RETURN_IF(t->settings == NULL, NEAP_OUT_OF_MEMORY, "out of memory for the settings");
@@ -386,7 +386,7 @@ neap_status training_check_process(const struct training *t, neap_train_result *
   result->smallest_budget = most + PROCESS_GROWTH;
   return neap_fail(NEAP_OVER_BUDGET, "the process used %llu bytes %s, more than its budget of %llu",
                    (unsigned long long)most,
-                   planning > peak ? "while it planned (a saved plan, --plan, needs less)" : "in a step",
+                   planning > peak ? "while it planned (a saved plan, `plan`, needs less)" : "in a step",
                    (unsigned long long)whole);
 }
 
@@ -400,7 +400,7 @@ static neap_status add_graphs(struct training *t) {
     int index;
     shape.batch = t->data.buckets[k].micro;
     shape.length = shape.source_length = t->data.buckets[k].length;
-    TRY(neap_model_build(t->options->model, &shape, &graph));
+    TRY(neap_model_build(t->model, &shape, &graph));
     settle_origins(t, graph);
     const neap_status status = neap_session_add_graph(t->session, graph, &index);
     neap_graph_free(graph);
@@ -426,16 +426,16 @@ static neap_status add_short_graphs(struct training *t) {
     if (records == t->micro || (sizes > 0 && t->parts[sizes - 1].records == records)) continue;
     RETURN_IF(shards_all(&t->own.session) || is_pipeline(&t->own.session), NEAP_UNSUPPORTED,
               "%s: all micro-batches must have one size; the last step of an epoch has one of %lld records: "
-              "leave it out (--drop-last on)",
-              is_pipeline(&t->own.session) ? "--pipeline" : "--shard all", (long long)records);
+              "leave it out (`drop-last` on)",
+              is_pipeline(&t->own.session) ? "`pipeline`" : "`shard` all", (long long)records);
     shape.batch = records;
-    TRY(neap_model_build(t->options->model, &shape, &graph));
+    TRY(neap_model_build(t->model, &shape, &graph));
     settle_origins(t, graph);
     const neap_status status = neap_session_add_graph(t->session, graph, &t->parts[sizes].graph);
     neap_graph_free(graph);
     RETURN_IF(status == NEAP_OVER_BUDGET, status,
               "the last step of an epoch, of %lld records, does not fit into the memory too; give more "
-              "memory, or leave it out (--drop-last on)",
+              "memory, or leave it out (`drop-last` on)",
               (long long)records);
     if (status != NEAP_OK) return status;
     t->parts[sizes++].records = records;
@@ -453,19 +453,19 @@ static neap_status fail_over_budget(struct training *t, neap_session_options ses
   session.shard = NEAP_SHARD_STATES;
   /* The answer stands without this part of it. A saved plan is for one batch only. */
   if (session.plan_file != NULL || training_ranks(t) > 1 ||
-      neap_largest_batch(t->options->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
+      neap_largest_batch(t->model, &t->shape, &session, &result->largest_batch) != NEAP_OK)
     result->largest_batch = -1;
   result->direct_fits = fit_with_direct_convolutions(t->graph, &session);
   if (t->refused[0] != '\0')
     return neap_fail(status, "no combination of the allowed techniques fits; %s needs the least memory: %s",
                      t->refused, ending.message);
-  const bool pairs = t->data.source.kind == TASK_PAIRS;
+  const bool pairs = t->data.source.kind == NEAP_TASK_PAIRS;
   if (t->data.source.longest != NULL)
-    return neap_fail(status, "%s; the longest %s sets the memory (%s): --length N %s longer ones%s",
+    return neap_fail(status, "%s; the longest %s sets the memory (%s): `length` N %s longer ones%s",
                      ending.message,
-                     pairs                               ? "pair"
-                     : t->data.source.kind == TASK_TEXTS ? "text"
-                                                         : "conversation",
+                     pairs                                    ? "pair"
+                     : t->data.source.kind == NEAP_TASK_TEXTS ? "text"
+                                                              : "conversation",
                      t->data.source.longest, pairs ? "leaves" : "cuts", pairs ? " out" : "");
   return ending_tell(&ending);
 }
@@ -499,8 +499,8 @@ static neap_status check_places(const struct training *t) {
     return NEAP_OK;
   TRY(checkpoint_find_step(o->out, &step));
   RETURN_IF(step > 0, NEAP_INVALID_ARGUMENT,
-            "%s: holds the checkpoint of a run, at step %lld; go on with it (--resume), name another folder, "
-            "or replace it (--force)",
+            "%s: holds the checkpoint of a run, at step %lld; go on with it (`resume`), name another folder, "
+            "or replace it (`force`)",
             o->out, (long long)step);
   return NEAP_OK;
 }
@@ -519,7 +519,7 @@ neap_status training_read_state(struct training *t) {
   const struct source *source = &t->data.source;
   if (resume == NULL)
     return checkpoint_check_data("", source->name, source->digests, source->records, &t->state);
-  TRY(checkpoint_check_model(resume, t->options->model));
+  TRY(checkpoint_check_model(resume, t->model));
   if (json_object_get(t->settings, COSINE_AFTER_WARMUP) != NULL) {
     bool after;
     TRY(checkpoint_has_setting(resume, COSINE_AFTER_WARMUP, &after));
@@ -601,11 +601,11 @@ static bool has_all_frozen(const struct training *t) {
 /* Keeps the base; its digest is only for checkpoints. */
 static neap_status keep_base(struct training *t, const char *path) {
   if (!adapts(t) || t->base.given) return NEAP_OK;
-  if (path == NULL ? !neap_model_is_file(t->options->model) : !has_all_frozen(t)) return NEAP_OK;
+  if (path == NULL ? !neap_model_is_file(t->model) : !has_all_frozen(t)) return NEAP_OK;
   session_save_trained(t->session);
   t->base.given = true;
   if (t->options->out == NULL) return NEAP_OK;
-  return path == NULL ? base_weights_describe_model(t->options->model, &t->base)
+  return path == NULL ? base_weights_describe_model(t->model, &t->base)
                       : base_weights_describe(path, t->options->initial_map, &t->region, &t->base);
 }
 
@@ -620,7 +620,7 @@ static neap_status initialise(struct training *t) {
               "init %s: holds adapters or a side net, for a run with the same 'lora' or 'side'; this run has "
               "neither",
               path);
-    TRY(base_weights_load(&t->base, path, t->options->model, &t->shape, t->session));
+    TRY(base_weights_load(&t->base, path, t->model, &t->shape, t->session));
     TRY(checkpoint_find_weights(path, false, &t->region, &path));
   }
   TRY(neap_session_initialise(t->session, path, t->options->initial_map, &t->initialisation));
@@ -631,7 +631,7 @@ static neap_status initialise(struct training *t) {
 neap_status training_load_base(struct training *t) {
   const char *folder = t->options->resume;
   TRY(base_weights_read(folder, &t->region, &t->base));
-  return base_weights_load(&t->base, folder, t->options->model, &t->shape, t->session);
+  return base_weights_load(&t->base, folder, t->model, &t->shape, t->session);
 }
 
 /* Gives adapters or a side net the first values that were asked for. */
@@ -656,8 +656,8 @@ neap_status training_load(struct training *t) {
     TRY(compare_kernels(t));
     return training_load_checkpoint(t);
   }
-  TRY(neap_model_load(t->options->model, &t->shape, t->session));
-  TRY(model_new_layers(t->options->model, &t->shape, &t->region, &t->new_layers));
+  TRY(neap_model_load(t->model, &t->shape, t->session));
+  TRY(model_new_layers(t->model, &t->shape, &t->region, &t->new_layers));
   TRY(t->options->initial != NULL ? initialise(t) : keep_base(t, NULL));
   return begin_adapters(t);
 }
@@ -669,6 +669,7 @@ void training_release(struct training *t) {
   json_decref(t->settings);
   json_decref(t->kernels);
   loader_close(&t->data);
+  neap_model_close(t->own_model);
   folder_release(&t->lock);
   region_free(&t->region);
 }

@@ -27,7 +27,8 @@ struct replay {
 };
 
 struct training {
-  char model_digest[65];             /* of its file; "": a ready-made model */
+  const neap_model *model;           /* of the options, or: */
+  neap_model *own_model;             /* opened here; NULL: the caller has it open */
   const neap_train_options *options; /* `own` */
   neap_train_options own;            /* the given options, with the chosen combination */
   struct memory_watch watch;         /* if the budget is what was available */
@@ -63,10 +64,10 @@ struct training {
   } parts[2];         /* micro-batches of a short last step, which have graphs of their own; 0: none */
   int64_t saved_step; /* of the last checkpoint written; -1: none */
   double test_loss;   /* -1: not evaluated here */
-  double test_mae, test_rmse, test_r2; /* of values; mae -1: not evaluated, or there are classes */
-  double *seconds;                     /* [TIMED_STEPS], a ring; NULL: no step has run */
-  int64_t steps_here;                  /* by this process */
-  double disk_bytes, disk_waited;      /* of its steps: what was read while they ran, seconds */
+  double test_mae, test_rmse, test_r2;          /* of values; mae -1: not evaluated, or there are classes */
+  double *seconds;                              /* [TIMED_STEPS], a ring; NULL: no step has run */
+  int64_t steps_here;                           /* by this process */
+  double disk_bytes, disk_written, disk_waited; /* of its steps: bytes read and written, seconds */
   double started;
   neap_process process;
   uint64_t resident_before, overhead; /* of the process, before the session's memory was mapped; beyond it */

@@ -40,6 +40,8 @@ struct line {
 
 struct translation {
   const neap_translate_options *options;
+  const neap_model *model; /* of the options, or: */
+  neap_model *own_model;   /* opened here; NULL: the caller has it open */
   struct region region;
   struct loader data;                /* empty where the checkpoint has the tokenizer */
   struct tokenizer *own;             /* that of the checkpoint */
@@ -66,8 +68,6 @@ struct translation {
 /* ---- The lines and the model ---- */
 
 static neap_status check_options(const neap_translate_options *o) {
-  neap_model_options usual;
-  enum task_kind kind;
   RETURN_IF(o->model == NULL || o->checkpoint == NULL || o->line == NULL, NEAP_INVALID_ARGUMENT,
             "translate: give a model, the folder of its checkpoint and a function that takes lines");
   RETURN_IF(o->beam < 1 || o->beam > NEAP_MAX_BEAM, NEAP_INVALID_ARGUMENT,
@@ -83,8 +83,15 @@ static neap_status check_options(const neap_translate_options *o) {
             o->session.threads, (long long)o->shape.batch, (int)o->average);
   RETURN_IF(o->average > 0 && o->weights != NULL, NEAP_INVALID_ARGUMENT,
             "translate: got a mean of %d and the weights %s; give one of them", o->average, o->weights);
-  TRY(model_usual(o->model, &usual, &kind));
-  RETURN_IF(kind != TASK_PAIRS, NEAP_INVALID_ARGUMENT,
+  return NEAP_OK;
+}
+
+static neap_status open_model(struct translation *t) {
+  const neap_translate_options *o = t->options;
+  neap_model_description about;
+  TRY(model_take(o->opened, o->model, &t->own_model, &t->model));
+  TRY(neap_model_describe(t->model, &about));
+  RETURN_IF(about.task != NEAP_TASK_PAIRS, NEAP_INVALID_ARGUMENT,
             "model '%s' does not translate: it does not learn from pairs of sequences", o->model);
   return NEAP_OK;
 }
@@ -112,7 +119,7 @@ static neap_status find_tokenizer(struct translation *t) {
   } else {
     RETURN_IF(o->data == NULL, NEAP_INVALID_ARGUMENT, "%s: is missing; name the data of the run", path);
     const struct data_choice choice = {
-        .model = o->model, .name = o->data, .shape = &o->shape, .threads = team_size(o->session.threads)};
+        .model = t->model, .name = o->data, .shape = &o->shape, .threads = team_size(o->session.threads)};
     TRY(open_data(&choice, &t->data));
     t->tokenizer = t->data.source.tokenizer;
   }
@@ -200,7 +207,7 @@ static neap_status try_session(struct translation *t, int64_t source, int64_t ta
   t->shape.batch = t->together;
   t->shape.source_length = source;
   t->shape.length = target;
-  TRY(model_build_decoder(t->options->model, &t->shape, t->rules.width, &t->graph));
+  TRY(model_build_decoder(t->model, &t->shape, t->rules.width, &t->graph));
   return neap_session_create(t->graph, &session, smallest, &t->session);
 }
 
@@ -219,7 +226,7 @@ static neap_status open_session(struct translation *t, int64_t source, int64_t t
     close_session(t);
   }
   TRY(status);
-  TRY(base_weights_take(t->options->checkpoint, t->options->model, &t->shape, t->session));
+  TRY(base_weights_take(t->options->checkpoint, t->model, &t->shape, t->session));
   TRY(neap_session_load_mean(t->session, t->weights, t->weight_count));
   TRY(session_need_finite(t->session, t->weights[0]));
   t->source = neap_session_input(t->session, "source");
@@ -385,6 +392,7 @@ static int by_index(const void *a, const void *b) {
 
 static neap_status run(struct translation *t, const char *const *lines) {
   TRY(check_options(t->options));
+  TRY(open_model(t));
   TRY(find_weights(t));
   TRY(find_tokenizer(t));
   TRY(read_lines(t, lines));
@@ -406,6 +414,7 @@ neap_status neap_translate(const neap_translate_options *options, const char *co
   close_session(&t);
   loader_close(&t.data);
   tokenizer_free(t.own);
+  neap_model_close(t.own_model);
   region_free(&t.region);
   return status;
 }

@@ -13,7 +13,7 @@ struct family {
   network *build;
   neap_status (*check)(const struct blueprint *p); /* NULL: any numbers, or none */
   int64_t image[3], classes, batch;
-  enum task_kind kind;
+  neap_task kind;
   sequence_network *build_sequence; /* of sequences, for which the one above is NULL */
   bool is_stack;                    /* a transformer of one stack */
   int64_t length;
@@ -30,28 +30,28 @@ static const struct family families[] = {
     {.pattern = "mlp-#",
      .summary = "rows of numbers, or images; a hidden layer of that width",
      .build = build_layers,
-     .kind = TASK_FEATURES,
+     .kind = NEAP_TASK_FEATURES,
      .image = {32},
      .classes = 2,
      .batch = 100},
     {.pattern = "mlp-#x#",
      .summary = "the same with two hidden layers",
      .build = build_layers,
-     .kind = TASK_FEATURES,
+     .kind = NEAP_TASK_FEATURES,
      .image = {32},
      .classes = 2,
      .batch = 100},
     {.pattern = "mlp-#x#x#",
      .summary = "with three",
      .build = build_layers,
-     .kind = TASK_FEATURES,
+     .kind = NEAP_TASK_FEATURES,
      .image = {32},
      .classes = 2,
      .batch = 100},
     {.pattern = "mlp-#x#x#x#",
      .summary = "with four",
      .build = build_layers,
-     .kind = TASK_FEATURES,
+     .kind = NEAP_TASK_FEATURES,
      .image = {32},
      .classes = 2,
      .batch = 100},
@@ -60,7 +60,7 @@ static const struct family families[] = {
      .source = "DLR-Lock 2026",
      .build = build_dlr,
      .check = check_dlr,
-     .kind = TASK_FEATURES,
+     .kind = NEAP_TASK_FEATURES,
      .image = {32},
      .classes = 2,
      .batch = 100},
@@ -160,7 +160,7 @@ static const struct family families[] = {
      .source = "Ronneberger et al. 2015",
      .build = build_unet,
      .check = check_unet,
-     .kind = TASK_PIXELS,
+     .kind = NEAP_TASK_PIXELS,
      .image = {1, 572, 572},
      .classes = 2,
      .batch = 8},
@@ -169,7 +169,7 @@ static const struct family families[] = {
      .source = "Ronneberger et al. 2015",
      .build = build_unet,
      .check = check_unet,
-     .kind = TASK_PIXELS,
+     .kind = NEAP_TASK_PIXELS,
      .image = {1, 572, 572},
      .classes = 2,
      .batch = 8},
@@ -178,7 +178,7 @@ static const struct family families[] = {
      .source = "Zhao et al. 2017",
      .build = build_pspnet,
      .check = check_pspnet,
-     .kind = TASK_PIXELS,
+     .kind = NEAP_TASK_PIXELS,
      .image = {3, 713, 713},
      .classes = 21,
      .batch = 2},
@@ -187,7 +187,7 @@ static const struct family families[] = {
      .source = "Zhao et al. 2017",
      .build = build_pspnet,
      .check = check_pspnet,
-     .kind = TASK_PIXELS,
+     .kind = NEAP_TASK_PIXELS,
      .image = {3, 713, 713},
      .classes = 21,
      .batch = 2},
@@ -197,7 +197,7 @@ static const struct family families[] = {
      .check = check_gpt,
      .classes = 256,
      .batch = 8,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_gpt,
      .is_stack = true,
      .length = 256,
@@ -207,7 +207,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_gpt2,
      .is_stack = true,
      .length = 1024,
@@ -217,7 +217,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_gpt2_medium,
      .is_stack = true,
      .length = 1024,
@@ -227,7 +227,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_gpt2_large,
      .is_stack = true,
      .length = 1024,
@@ -237,7 +237,7 @@ static const struct family families[] = {
      .source = "Radford et al. 2019",
      .classes = 50257,
      .batch = 4,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_gpt2_xl,
      .is_stack = true,
      .length = 1024,
@@ -248,7 +248,7 @@ static const struct family families[] = {
      .check = check_llama,
      .classes = 32000,
      .batch = 4,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_llama,
      .is_stack = true,
      .length = 1024},
@@ -258,7 +258,7 @@ static const struct family families[] = {
      .check = check_bert,
      .classes = 30522,
      .batch = 8,
-     .kind = TASK_MASKED,
+     .kind = NEAP_TASK_MASKED,
      .build_sequence = build_bert,
      .is_stack = true,
      .length = 128,
@@ -269,7 +269,7 @@ static const struct family families[] = {
      .check = check_lstm,
      .classes = 5000,
      .batch = 64,
-     .kind = TASK_VECTORS,
+     .kind = NEAP_TASK_VECTORS,
      .build_sequence = build_lstm,
      .image = {50},
      .length = 64},
@@ -279,7 +279,7 @@ static const struct family families[] = {
      .check = check_lstm,
      .classes = 256,
      .batch = 32,
-     .kind = TASK_TOKENS,
+     .kind = NEAP_TASK_TOKENS,
      .build_sequence = build_char_lstm,
      .length = 128},
     {.pattern = "transformer",
@@ -288,7 +288,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = TASK_PAIRS,
+     .kind = NEAP_TASK_PAIRS,
      .build_sequence = build_transformer,
      .length = 32},
     {.pattern = "transformer-#",
@@ -297,7 +297,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = TASK_PAIRS,
+     .kind = NEAP_TASK_PAIRS,
      .build_sequence = build_transformer,
      .length = 32},
     {.pattern = "lightconv",
@@ -306,7 +306,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = TASK_PAIRS,
+     .kind = NEAP_TASK_PAIRS,
      .build_sequence = build_lightconv,
      .length = 32},
     {.pattern = "lightconv-#",
@@ -315,7 +315,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = TASK_PAIRS,
+     .kind = NEAP_TASK_PAIRS,
      .build_sequence = build_lightconv,
      .length = 32},
     {.pattern = "dynamicconv",
@@ -324,7 +324,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = TASK_PAIRS,
+     .kind = NEAP_TASK_PAIRS,
      .build_sequence = build_dynamicconv,
      .length = 32},
     {.pattern = "dynamicconv-#",
@@ -333,7 +333,7 @@ static const struct family families[] = {
      .check = check_translation,
      .classes = 10000,
      .batch = 32,
-     .kind = TASK_PAIRS,
+     .kind = NEAP_TASK_PAIRS,
      .build_sequence = build_dynamicconv,
      .length = 32},
 };
@@ -376,30 +376,37 @@ static int64_t places_of(const struct family *family, int64_t length) {
   return family->places == 0 || family->places > length ? family->places : length;
 }
 
-neap_status zoo_places(const char *name, int64_t length, int64_t *places) {
-  int64_t numbers[4];
+/* A name of a family. */
+struct zoo_model {
+  const char *name;
   const struct family *family;
-  TRY(find_family(name, numbers, &family));
-  *places = places_of(family, length);
+  int64_t numbers[4];
+};
+
+neap_status zoo_open(const char *name, bool masked, void **model) {
+  struct zoo_model found = {.name = name};
+  (void)masked;
+  TRY(find_family(name, found.numbers, &found.family));
+  struct zoo_model *m = malloc(sizeof *m);
+  RETURN_IF_NULL(m);
+  *m = found;
+  *model = m;
   return NEAP_OK;
 }
 
-neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kind *kind) {
-  int64_t numbers[4];
-  const struct family *family;
-  TRY(find_family(name, numbers, &family));
-  *usual = (neap_model_options){.batch = family->batch,
-                                .image = {family->image[0], family->image[1], family->image[2]},
-                                .classes = family->classes,
-                                .length = family->length};
-  *kind = family->kind;
-  return NEAP_OK;
-}
+void zoo_close(void *model) { free(model); }
 
-bool zoo_is_stack(const char *name) {
-  int64_t numbers[4];
-  const struct family *family;
-  return find_family(name, numbers, &family) == NEAP_OK && family->is_stack;
+neap_status zoo_describe(const void *model, neap_model_description *about) {
+  const struct family *family = ((const struct zoo_model *)model)->family;
+  *about = (neap_model_description){.usual = {.batch = family->batch,
+                                              .image = {family->image[0], family->image[1], family->image[2]},
+                                              .classes = family->classes,
+                                              .length = family->length},
+                                    .task = family->kind,
+                                    .places = family->places,
+                                    .places_grow = family->places > 0,
+                                    .packs = family->is_stack};
+  return NEAP_OK;
 }
 
 void name_block(neap_builder *b, int64_t stage, int64_t block) {
@@ -475,13 +482,14 @@ static neap_status check_options(const char *name, const struct family *family, 
       "%s: has no patterns of attention (got '%s'): transformers of one stack have them (gpt, llama, bert)",
       name, o->attention);
   RETURN_IF(
-      o->beta != 0 && !(stack && family->kind == TASK_TOKENS && o->decode == 0 && !o->packed &&
+      o->beta != 0 && !(stack && family->kind == NEAP_TASK_TOKENS && o->decode == 0 && !o->packed &&
                         o->smoothing == 0 && o->beta > 0 && o->beta < INFINITY),
       NEAP_INVALID_ARGUMENT,
       "model '%s': cannot learn from preferences (beta %g): only transformers of one stack that predict "
       "the next token can, without label smoothing and with a sequence in each row",
       name, (double)o->beta);
-  RETURN_IF(o->packed && !(stack && family->kind == TASK_TOKENS && o->decode == 0), NEAP_INVALID_ARGUMENT,
+  RETURN_IF(o->packed && !(stack && family->kind == NEAP_TASK_TOKENS && o->decode == 0),
+            NEAP_INVALID_ARGUMENT,
             "%s: has no rows of several sequences: transformers of one stack that tell the next token have "
             "them, while they train (gpt, llama)",
             name);
@@ -489,9 +497,9 @@ static neap_status check_options(const char *name, const struct family *family, 
             "%s: a side net whose widths are divided by %lld: %s", name, (long long)o->side,
             o->side < 0 ? "the divisor must not be negative"
                         : "transformers of one stack have one (gpt, llama, bert)");
-  RETURN_IF(o->decode > 0 && family->kind != TASK_TOKENS, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(o->decode > 0 && family->kind != NEAP_TASK_TOKENS, NEAP_INVALID_ARGUMENT,
             "%s: is no language model, which tells the next token: it cannot decode", name);
-  RETURN_IF(o->regression && family->kind != TASK_IMAGES && family->kind != TASK_FEATURES,
+  RETURN_IF(o->regression && family->kind != NEAP_TASK_IMAGES && family->kind != NEAP_TASK_FEATURES,
             NEAP_INVALID_ARGUMENT, "%s: predicts classes of tokens or of pixels, no values", name);
   RETURN_IF(!(o->dropout >= 0 && o->dropout < 1), NEAP_INVALID_ARGUMENT, "%s: dropout %g is not in [0, 1)",
             name, (double)o->dropout);
@@ -519,29 +527,23 @@ static struct blueprint blueprint_of(const struct family *family, const neap_mod
                             .batch_norm = strstr(family->pattern, "-bn") != NULL};
 }
 
-static neap_status build_model(const char *name, const neap_model_options *o, int64_t beams,
-                               neap_graph **graph) {
-  const struct family *family;
-  int64_t numbers[4] = {0};
-  TRY(find_family(name, numbers, &family));
-  TRY(check_options(name, family, o));
+neap_status zoo_build_decoder(const void *model, const neap_model_options *o, int64_t beams,
+                              neap_graph **graph) {
+  const struct zoo_model *m = model;
+  const struct family *family = m->family;
+  TRY(check_options(m->name, family, o));
   struct blueprint p = blueprint_of(family, o);
   p.beams = beams;
-  memcpy(p.numbers, numbers, sizeof p.numbers);
+  memcpy(p.numbers, m->numbers, sizeof p.numbers);
   if (p.source_length == 0) p.source_length = p.length;
   p.places = places_of(family, p.length);
   RETURN_IF(p.places > 0 && p.decode >= p.places, NEAP_INVALID_ARGUMENT,
-            "%s: has places for %lld tokens: none can be decoded after %lld", name, (long long)p.places,
+            "%s: has places for %lld tokens: none can be decoded after %lld", m->name, (long long)p.places,
             (long long)p.decode);
   if (family->check != NULL) TRY(family->check(&p));
-  return build(name, family, &p, graph);
+  return build(m->name, family, &p, graph);
 }
 
-neap_status zoo_build(const char *name, const neap_model_options *options, neap_graph **graph) {
-  return build_model(name, options, 0, graph);
-}
-
-neap_status zoo_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
-                              neap_graph **graph) {
-  return build_model(name, options, beams, graph);
+neap_status zoo_build(const void *model, const neap_model_options *options, neap_graph **graph) {
+  return zoo_build_decoder(model, options, 0, graph);
 }

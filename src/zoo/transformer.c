@@ -492,7 +492,7 @@ static neap_tensor finish_preferences(const struct stack *s, neap_tensor x, neap
   if (pairs > PAIRS_MOST)
     return builder_fail(b, neap_fail(NEAP_TOO_LARGE,
                                      "preferences: %lld pairs are too many at once; at most %d are possible "
-                                     "(--micro-batch)",
+                                     "(`micro-batch`)",
                                      (long long)pairs, PAIRS_MOST));
   neap_scope(b, "head");
   x = norm(s, x, PART_FINAL_NORM, 0);

@@ -3,7 +3,7 @@
 #define NEAP_ZOO_ZOO_H
 
 #include "base/status.h"
-#include "graph/task.h"
+#include "task/task.h"
 
 /* The shape that a network is built for, and the numbers of its name. */
 struct blueprint {
@@ -56,21 +56,15 @@ neap_status check_dlr(const struct blueprint *p), check_wrn(const struct bluepri
     check_llama(const struct blueprint *p), check_bert(const struct blueprint *p),
     check_lstm(const struct blueprint *p), check_translation(const struct blueprint *p);
 
-/* The shape that a model of this name has where nothing else is said, and what it learns from. */
-neap_status zoo_usual(const char *name, neap_model_options *usual, enum task_kind *kind);
-
 /* The row of a family; false: there is none of this number. */
 bool zoo_at(int32_t index, neap_row *row);
 
-/* Whether a model of this name is a transformer of one stack, with its usual options. */
-bool zoo_is_stack(const char *name);
-
-/* What neap_model_build does with such a name. */
-neap_status zoo_build(const char *name, const neap_model_options *options, neap_graph **graph);
-
-/* How many tokens a model of this name that learns from sequences of `length` can tell apart by their places;
- * 0: any number. */
-neap_status zoo_places(const char *name, int64_t length, int64_t *places);
+/* Open, describe, build and close the model of a ready-made name, which is borrowed: the functions of struct
+ * model_ops (src/model) for it. `masked` follows from the family and is ignored. */
+neap_status zoo_open(const char *name, bool masked, void **model);
+void zoo_close(void *model);
+neap_status zoo_describe(const void *model, neap_model_description *about);
+neap_status zoo_build(const void *model, const neap_model_options *options, neap_graph **graph);
 
 /* The network of a model of pairs, and of no other, that tells how translations go on, with the parameters of
  * the model: `beams` of each "source" [N, S], up to T tokens long, R = N beams rows. neap_session_prepare
@@ -79,7 +73,7 @@ neap_status zoo_places(const char *name, int64_t length, int64_t *places);
  * is by row; of two inputs it has the one that says what of it a row goes on with:
  *     "parent" [R]: the row whose tokens are before this one; negative: it is the first.
  *     "held" [R, T], by time: parent T + time before the position, R T + row at it, negative behind it. */
-neap_status zoo_build_decoder(const char *name, const neap_model_options *options, int64_t beams,
+neap_status zoo_build_decoder(const void *model, const neap_model_options *options, int64_t beams,
                               neap_graph **graph);
 
 /* "stage2.block3" */

@@ -51,7 +51,7 @@ static void test_reads(void **state) {
   }
   ASSERT_OK(direct_file_open(path, descriptor, &buffer, &file));
   assert_int_equal(ftruncate(descriptor, FILE_BYTES / 2), 0);
-  expect_failure(direct_file_read(&file, 0, to, 10), NEAP_BAD_FORMAT, "--resume");
+  expect_failure(direct_file_read(&file, 0, to, 10), NEAP_BAD_FORMAT, "`resume`");
   direct_file_close(&file);
   ASSERT_OK(direct_file_open(path, descriptor, &buffer, &file));
   assert_int_equal(futimens(descriptor, (struct timespec[]){{.tv_sec = 1}, {.tv_sec = 1}}), 0);

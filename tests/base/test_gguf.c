@@ -68,6 +68,12 @@ static void open_file(struct gguf *gguf) {
   assert_int_equal(status, NEAP_OK);
 }
 
+static struct gguf_strings strings_of(struct gguf *gguf, const char *key) {
+  struct gguf_strings strings;
+  assert_int_equal(gguf_read_strings(gguf, key, &gguf->region, &strings), NEAP_OK);
+  return strings;
+}
+
 /* ---- Values ---- */
 
 static const struct {
@@ -120,7 +126,8 @@ static void test_scalars(void **state) {
     assert_int_equal(gguf_bool(&gguf, scalars[i].key, &truth), scalars[i].type == GGUF_BOOL);
     assert_int_equal(truth, scalars[i].type == GGUF_BOOL);
     assert_null(gguf_text(&gguf, scalars[i].key));
-    assert_true(gguf_strings(&gguf, scalars[i].key) == NULL && gguf_integers(&gguf, scalars[i].key) == NULL);
+    assert_true(strings_of(&gguf, scalars[i].key).texts == NULL &&
+                gguf_integers(&gguf, scalars[i].key) == NULL);
   }
   int64_t unused;
   assert_false(gguf_integer(&gguf, "u", &unused));
@@ -165,11 +172,11 @@ static void test_arrays(void **state) {
   put_key("text", GGUF_STRING);
   put_text("llama");
   open_file(&gguf);
-  const struct gguf_strings *strings = gguf_strings(&gguf, "strings");
-  assert_true(strings != NULL && strings->count == 4);
+  const struct gguf_strings strings = strings_of(&gguf, "strings");
+  assert_true(strings.texts != NULL && strings.count == 4);
   for (int i = 0; i < 4; i++) {
-    assert_int_equal(strings->lengths[i], lengths[i]);
-    assert_memory_equal(strings->texts[i], texts[i], lengths[i] + 1);
+    assert_int_equal(strings.lengths[i], lengths[i]);
+    assert_memory_equal(strings.texts[i], texts[i], lengths[i] + 1);
   }
   const struct gguf_array *array = gguf_integers(&gguf, "numbers");
   assert_true(array != NULL && array->count == 3);
@@ -180,9 +187,9 @@ static void test_arrays(void **state) {
   array = gguf_integers(&gguf, "truths");
   assert_true(array != NULL && gguf_integer_at(array, 0) == 1 && gguf_integer_at(array, 1) == 0);
   assert_true(gguf_integer_at(gguf_integers(&gguf, "large"), 0) == INT64_MAX);
-  assert_true(gguf_strings(&gguf, "none")->count == 0);
+  assert_true(strings_of(&gguf, "none").texts != NULL && strings_of(&gguf, "none").count == 0);
   assert_string_equal(gguf_text(&gguf, "text"), "llama");
-  assert_true(gguf_strings(&gguf, "text") == NULL && gguf_integers(&gguf, "reals") == NULL &&
+  assert_true(strings_of(&gguf, "text").texts == NULL && gguf_integers(&gguf, "reals") == NULL &&
               gguf_reals(&gguf, "numbers") == NULL && gguf_integers(&gguf, "strings") == NULL);
   gguf_close(&gguf);
 }
@@ -434,6 +441,8 @@ static void test_round_trip(void **state) {
   assert_int_equal(gguf_save(path, &content), NEAP_OK);
   /* Copied, pairs and all, it is the same file. */
   assert_int_equal(gguf_open(path, &first), NEAP_OK);
+  for (int32_t i = 0; i < first.pair_count; i++)
+    first.pairs[i].strings = strings_of(&first, first.pairs[i].key);
   content.pairs = first.pairs;
   assert_int_equal(first.pair_count, 7);
   char *bytes[2] = {malloc(65536), malloc(65536)};
@@ -471,7 +480,7 @@ static void test_round_trip(void **state) {
   assert_true(gguf_real(&gguf, "eps", &real) && real == (double)1e-5f);
   assert_true(gguf_bool(&gguf, "add_bos", &truth) && truth);
   assert_int_equal(gguf_integer_at(gguf_integers(&gguf, "kinds"), 2), -1);
-  assert_memory_equal(gguf_strings(&gguf, "tokens")->texts[2], "x\0y", 4);
+  assert_memory_equal(strings_of(&gguf, "tokens").texts[2], "x\0y", 4);
   gguf_close(&gguf);
 }
 

@@ -140,7 +140,7 @@ static void test_numbers(void **state) {
     }
     seen |= 1u << c->dtype;
   }
-  assert_int_equal(seen, TYPES_QUANTISED & ~TYPES_DYNAMIC);
+  assert_int_equal(seen, TYPES_QUANTISED & ~(TYPES_DYNAMIC | TYPES_COMPRESSED));
 }
 
 /* Maps rise, with bitsandbytes' landmarks; a number of the map is kept, one in the middle of two becomes the
@@ -177,6 +177,33 @@ static void test_dynamic_blocks(void **state) {
   }
   assert_true(dyn8s_map[0] == -0.9929687380790710f && dyn8s_map[127] == 0 && dyn8s_map[255] == 1);
   assert_true(dyn8u_map[0] == 0 && dyn8u_map[1] == 3.2500003e-7f && dyn8u_map[255] == 1);
+}
+
+/* Numbers lie between the least and the most of their block, whatever they are; and over all that can be
+ * drawn each has its mean, to 2^-17 of a step. */
+static void test_compressed_blocks(void **state) {
+  (void)state;
+  static const float spans[][2] = {
+      {-1, 1},           {0, 0},          {0.1f, 0.1f},    {-100.3f, -100.1f}, {0, 1e-44f},
+      {-3e-39f, 1e-40f}, {-1e38f, 2e38f}, {1, 1.0000001f}, {-7, 1e-20f}};
+  for (size_t i = 0; i < 2 * sizeof spans / sizeof *spans; i++) {
+    const float low = spans[i / 2][0], high = spans[i / 2][1];
+    const struct spacing s = spacing_of(i % 2 == 0 ? NEAP_C8 : NEAP_C4, true, low, high);
+    const double least = (double)bf16_to_float(s.least), step = (double)bf16_to_float(s.step);
+    assert_true(least <= (double)low && least + s.most * step >= (double)high);
+    assert_true(least >= (double)low - fabs((double)low) / 64 - 1e-40);
+    assert_true(step <= ((double)high - least) / s.most * (1 + 1.0 / 64) + 1e-40);
+    for (int part = 0; part <= 16; part++) {
+      const float x = low + (high - low) * (float)part / 16;
+      double sum = 0;
+      for (uint32_t random = 0; random < 1 << 16; random++) sum += compressed_number(s, x, random);
+      assert_true(fabs(least + sum * 0x1p-16 * step - (double)x) <=
+                  0x1p-16 * step + 0x1p-23 * fabs((double)x));
+    }
+  }
+  const struct spacing none = spacing_of(NEAP_C8, false, 0, 1),
+                       wide = spacing_of(NEAP_C4, true, -3e38f, 3e38f);
+  assert_true(none.step == NOT_FINITE && none.least == NOT_FINITE && wide.step == NOT_FINITE);
 }
 
 static void test_blocks(void **state) {
@@ -297,12 +324,17 @@ static void test_kernels(void **state) {
 }
 
 int run_test_quantised(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_definition),   cmocka_unit_test(test_known_block),
-      cmocka_unit_test(test_again),        cmocka_unit_test(test_tiny),
-      cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_kernels),
-      cmocka_unit_test(test_numbers),      cmocka_unit_test(test_dynamic_blocks),
-      cmocka_unit_test(test_blocks),       cmocka_unit_test(test_errors),
-      cmocka_unit_test(test_limits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_definition),
+                                     cmocka_unit_test(test_known_block),
+                                     cmocka_unit_test(test_again),
+                                     cmocka_unit_test(test_tiny),
+                                     cmocka_unit_test(test_out_of_range),
+                                     cmocka_unit_test(test_kernels),
+                                     cmocka_unit_test(test_numbers),
+                                     cmocka_unit_test(test_dynamic_blocks),
+                                     cmocka_unit_test(test_compressed_blocks),
+                                     cmocka_unit_test(test_blocks),
+                                     cmocka_unit_test(test_errors),
+                                     cmocka_unit_test(test_limits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

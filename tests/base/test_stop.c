@@ -1,5 +1,6 @@
 /* Planning ends with NEAP_INTERRUPTED once it is asked to, wherever it is; what is planned afterwards is as
  * if nothing had been; nobody looks at a request whose planning has ended. */
+#include "models_by_name.h"
 #include "random_step.h"
 
 #include <pthread.h>
@@ -143,7 +144,7 @@ static void test_session(void **state) {
   neap_graph *graph;
   neap_session *session = NULL;
   const int stop = 1;
-  ASSERT_OK(neap_model_build("wrn-10-1", &(neap_model_options){.batch = 2}, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &(neap_model_options){.batch = 2}, &graph));
   const neap_session_options options = {.budget_fraction = 0.7, .plan_stop = &stop};
   assert_int_equal(neap_session_create(graph, &options, NULL, &session), NEAP_INTERRUPTED);
   assert_null(session);

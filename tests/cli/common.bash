@@ -41,6 +41,16 @@ same() { [ "$1" = "$2" ] || fail "$3: '$1' is not '$2'"; }
 # quiet: the command that failed wrote nothing on standard output.
 quiet() { [ ! -s out ] || fail "a failure wrote on standard output"; }
 
+# make_disk: a folder on a real disk in $disk, which goes away, too. Skips the test where the build's folder is in memory.
+make_disk() {
+  disk=$(mktemp -d "$build/disk-XXXXXX")
+  trap 'rm -rf "$folder" "$disk"' EXIT
+  if [ "$(stat -f -c %T "$disk")" = tmpfs ]; then
+    echo "not run: the build's folder is in memory"
+    exit 77
+  fi
+}
+
 # A network that is trained in no time.
 small=(--model wrn-10-1 --batch 8 --threads 1)
 train=("$neap" train "${small[@]}" --data synthetic:images=1024 --evaluate off)
@@ -50,6 +60,25 @@ tight=(--budget min --planner evict)
 # Options for a planner where it does not matter which: a quick pass takes one that plans at once.
 at_once=()
 [ -z "${NEAP_QUICK:-}" ] || at_once=(--planner evict)
+
+# expect_same_bits WEIGHTS COMMAND...: a command that trains in micro-batches; four steps of it give these weights within less memory, in
+# several processes, in a pipeline and after a resumption in the folder run.
+expect_same_bits() {
+  local weights=$1
+  shift
+  expect 0 "$@" --steps 4 "${tight[@]}" --json
+  same "$(field weights_sha256)" "$weights" "the weights within the least budget"
+  same "$(field planned_peak_bytes)" "$(field measured_peak_bytes)" "the measured peak within the least budget"
+  expect 0 "$@" --steps 4 --budget 95% "${at_once[@]}" --json
+  same "$(field weights_sha256)" "$weights" "the weights within 95 %"
+  expect 0 "$@" --steps 4 --processes 3 --json
+  same "$(field weights_sha256)" "$weights" "the weights in three processes"
+  expect 0 "$@" --steps 4 --processes 2 --pipeline 2 "${tight[@]}" --json
+  same "$(field weights_sha256)" "$weights" "the weights of a pipeline"
+  expect 0 "$@" --steps 2 --out run
+  expect 0 "$neap" train --resume run --steps 4 --json
+  same "$(field weights_sha256)" "$weights" "the weights after a resumption"
+}
 
 # unseal RUN: its state.json no longer says which command is its own, as earlier ones did not.
 unseal() {

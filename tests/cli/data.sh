@@ -36,7 +36,7 @@ fill() { # fill FOLDER...: one picture each
   local at
   for at; do mkdir -p "$at" && cp "$corpus/good-rgb.png" "$at/one.png"; done
 }
-for names in "Train Test" "train valid" "TRAIN Validation" "train val" "train TEST"; do
+for names in "Train Test" "Training Testing" "training val" "train testing" "train valid" "TRAIN Validation" "train val" "train TEST"; do
   read -r train test <<<"$names"
   rm -rf parts && fill parts/$train/a parts/$train/b parts/$test/a
   expect 0 "$neap" data images:parts --json
@@ -58,6 +58,9 @@ row test "the test part" 1
 rm -rf parts && fill parts/valid parts/invalid parts/invalid/2
 expect 0 "$neap" data images:parts --json
 row valid "a class, though it is named like a part" null
+rm -rf parts && fill parts/training parts/cooking
+expect 0 "$neap" data images:parts --json
+! grep -q "the training part" out || fail "a class is a part: $(cat out)"
 rm -rf parts && fill parts/val/a parts/test/a
 expect 1 "$neap" data images:parts
 says "parts: has no folder 'train', only 'test'"
@@ -83,3 +86,27 @@ grep -q "pictures that are not read, left out: .heic (2), .bmp (1)" out || fail 
 rm left/b/*.png left/b/*.jpg
 expect 1 "$neap" data images:left
 grep -q "left/b: has no pictures (.png, .jpg, .jpeg.*), but 2 .heic" out || fail "$(cat out)"
+
+# Folders in folders of classes are told; where they look like parts, that, too.
+rm -rf parts && fill parts/dev/cat parts/dev/dog parts/eval/cat parts/eval/dog
+expect 0 "$neap" data images:parts
+grep -qF "a class, with all pictures in its folders cat, dog: dev (2), eval (2)" out || fail "$(cat out)"
+grep -qF "if these are parts of the data, name them train and test" out || fail "$(cat out)"
+
+# A flipped bit of an array that is not compressed; numbers of pictures; parts of a folder of conversations.
+npz=$2/tests/fuzz/corpus/npz
+expect 0 "$neap" data npz:"$npz"/good-keras.npz
+cp "$npz"/good-keras.npz flipped.npz
+printf '\x7f' | dd of=flipped.npz bs=1 seek=205 conv=notrunc status=none
+! cmp -s flipped.npz "$npz"/good-keras.npz || fail "nothing is flipped"
+expect 1 "$neap" data npz:flipped.npz
+says "flipped.npz: entry 'x_train.npy' is damaged"
+expect 2 "$neap" data npz:"$npz"/good-medmnist.npz,standardise=off
+says "standardise=off has no effect on images: bytes always are"
+mkdir talks
+for part in train validation test; do
+  for i in 1 2 3; do echo "{\"prompt\": \"$part $i\", \"completion\": \"yes\"}"; done >talks/$part.jsonl
+done
+expect 0 "$neap" data chat:talks,tokens=bytes --json
+same "$(field test_records)" 3 "the test part of a folder of conversations"
+row test.jsonl "another test part, left out" null

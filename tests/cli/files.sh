@@ -60,7 +60,7 @@ altered() { # altered SED-EXPRESSION NAMED: of the graph, the first place only
   ! cmp -s g.json altered.json || fail "'$1' changed nothing"
   refused "$3" "$neap" plan altered.json
 }
-altered '"version": *1' '"version": 2' version
+altered '"version": *1' '"version": 3' version
 altered '"format": *"[^"]*"' '"format": "another"' format
 altered '"bytes": *[0-9]+' '"bytes": -1' bytes
 altered '"bytes": *[0-9]+' '"bytes": "many"' bytes

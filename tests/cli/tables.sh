@@ -92,3 +92,42 @@ expect 0 "$neap" train --model mlp-16 --data csv:when.csv,task=regression,test=w
 awk "BEGIN { exit !($(field test_r2) > 0.999 && $(field test_mae) < 3) }" || fail "R2 $(field test_r2), MAE $(field test_mae)"
 expect 0 "$neap" predict when --data csv:when.csv -o when-answers.csv
 paste -d, when-answers.csv when.csv | awk -F, 'NR > 1 { e = $2 - $4; if (e < -20 || e > 20) bad = 1 } END { exit bad }' || fail "answers are rounded: $(head -3 when-answers.csv)"
+
+# Classes that double precision does not tell apart are refused, and words where the user says so.
+printf 'x,label\n1,9007199254740992\n2,9007199254740993\n3,9007199254740992\n4,9007199254740993\n5,9007199254740992\n' >large.csv
+expect 1 "$neap" data csv:large.csv,task=classes
+says "large.csv: column 'label': the classes 9007199254740992 and 9007199254740993 are one number in double precision"
+expect 0 "$neap" data csv:large.csv,task=classes,words=label
+grep -q "the label, of classes: label (2)" out || fail "$(cat out)"
+
+# Commas and semicolons that are equally frequent are settled by the second line or by decimal commas, else refused.
+printf 'size, m2;weight, kg;label\n0,5;1,25;0\n0,7;2,25;1\n0,5;1,25;0\n0,7;2,25;1\n' >tied.csv
+expect 1 "$neap" data csv:tied.csv
+says "tied.csv: line 1: ',' and ';' are equally frequent"
+expect 0 "$neap" data csv:tied.csv,decimal=comma
+grep -qF "numbers: size, m2 (4), weight, kg (4)" out || fail "$(cat out)"
+printf 'a, b;c;d, e\n1;2;0\n2;3;1\n3;4;0\n' >settled.csv
+expect 0 "$neap" data csv:settled.csv
+grep -qF "numbers: a, b (3), c (3)" out || fail "$(cat out)"
+
+# Lines that end with several carriage returns; names that stand twice; many columns, whose names are not compared in pairs.
+printf 'a,label\r\r\n0.5,0\r\r\n1.5,1\r\r\n2.5,"0"\r\r\n3,1\r\r\n' >returns.csv
+expect 0 "$neap" data csv:returns.csv
+grep -qF "numbers: a (4)" out && grep -qF "the label, of classes: label (2)" out || fail "$(cat out)"
+printf 'b,a,label,a\n1,2,0,3\n2,3,1,4\n' >twice.csv
+expect 1 "$neap" data csv:returns.csv,test=twice.csv
+says "twice.csv: line 1: two columns are named 'a'; rename one"
+{
+  seq -s , -f 'c%.0f' 60000 | sed 's/$/,label/'
+  for i in 0 1 2 3; do seq -s , $i $((i + 59999)) | sed "s/\$/,$((i % 2))/"; done
+} >wide.csv
+expect 0 timeout 20 "$neap" data csv:wide.csv --json
+same "$(field training_records) $(field error)" "3 null" "the records of a wide table"
+expect 1 "$neap" data csv:gone.csv --json
+same "$(field error)" "gone.csv: cannot be opened: No such file or directory" "the error in JSON"
+
+# Columns of amounts with something beside their digits are words, and the report says so.
+printf 'price,share,code,label\n$5,12 %%,a1,0\n$6,13 %%,b2,1\n$7,12 %%,c3,0\n$5,14 %%,d4,1\n' >amounts.csv
+expect 0 "$neap" data csv:amounts.csv --json
+grep -qF "words such as '\$5': if they are amounts" out && grep -qF "words such as '12 %'" out || fail "$(cat out)"
+! grep -qF "words such as 'a1'" out || fail "codes are no amounts: $(cat out)"

@@ -18,8 +18,9 @@ for verb in "graph -o step.json" bench; do
 done
 for i in $(seq 400); do echo "line $i of a text that repeats itself: $((i * i % 97)) and $((i % 7))"; done >text
 shape=(--batch 2 --length 32 --threads 1)
-names=(full lora "lora + q8_0" "lora + nf4" "lora on disk" "full + states8" "full, apollo-mini" "lora, mezo" "side net")
-all=(0 1 2 3 4 5 6 7 8)
+names=(full lora "lora + q8_0" "lora + nf4" "lora on disk" "full + states8" "full, apollo-mini" "lora, mezo" "side net"
+  "full on disk" "full on disk + states8" "full on disk, apollo-mini")
+all=(0 1 2 3 4 5 6 7 8 9 10 11)
 
 expect 0 "$neap" plan model.gguf "${shape[@]}" --json
 cp out ways
@@ -46,6 +47,9 @@ for i in 5 6; do
   [ $((2 * $(field ways.$i.state_bytes))) -lt "$(field ways.0.state_bytes)" ] || fail "the states of way $i are no smaller"
 done
 same "$(field ways.7.state_bytes) $(field ways.7.gradient_bytes)" "0 0" "states and gradients of forward passes"
+for i in 9 10 11; do
+  [ "$(field ways.$i.least.peak_bytes)" -lt "$(field ways.0.least.peak_bytes)" ] || fail "the disk saves nothing in way $i"
+done
 [ "$(field ways.8.trained_bytes)" -lt $((elements / 2)) ] || fail "the side net is not narrow"
 linear=$((2 * 256 * 256 + 2 * 256 * 128 + 3 * 512 * 256)) # what --base has in blocks: of 32 in 34 bytes, of 64 in 36
 rest=$((4 * (elements - linear) + adapters))

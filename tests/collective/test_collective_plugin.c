@@ -76,8 +76,8 @@ static void test_plugins(void **state) {
   launch("3", NULL);
   refused(plugin_open(NULL, "/nowhere", &c),
           "collective: libneap_openmpi.so is missing, the plugin for Open MPI (looked in /");
-  refused(plugin_open(NULL, NULL, &c), "install Debian's libopenmpi-dev and openmpi-bin, then run `make`");
-  refused(plugin_open("mpich", NULL, &c), "install Debian's libmpich-dev and mpich, then run `make`");
+  refused(plugin_open(NULL, NULL, &c), "install Debian's libopenmpi-dev and openmpi-bin, then run 'make'");
+  refused(plugin_open("mpich", NULL, &c), "install Debian's libmpich-dev and mpich, then run 'make'");
   refused(plugin_open(NULL, FAKE_PLUGINS "/none", &c),
           "libneap_openmpi.so: has no 'neap_plugin', so it is not a plugin of Neap");
   refused(plugin_open(NULL, FAKE_PLUGINS "/other", &c),

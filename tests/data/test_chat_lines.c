@@ -53,6 +53,21 @@ static void test_forms(void **state) {
       {"{\"instruction\": \"i\", \"output\": \"\"}", "ui;a;"},
       {"{\"instruction\": \"i\", \"input\": \"n\", \"output\": \"o\", \"system\": \"s\"}", "ss;ui<>n;ao;"},
       {"{\"instruction\": \"i\", \"input\": null, \"output\": \"o\", \"system\": \"\"}", "ui;ao;"},
+      {"{\"system\": \"s\", \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+       "\"value\": \"b\"}]}",
+       "ss;ua;ab;"},
+      {"{\"system\": \"s\", \"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", "
+       "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+       "ss;ua;ab;"},
+      {"{\"system\": \"s\", \"prompt\": \"p\", \"completion\": \"c\"}", "ss;up;ac;"},
+      {"{\"instruction\": \"i\", \"output\": \"o\", \"history\": [[\"a\", \"b\"], [\"c\", \"d\"]]}",
+       "ua;ab;uc;ad;ui;ao;"},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
+       "\"b\", "
+       "\"weight\": 0}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": "
+       "\"d\", "
+       "\"weight\": 1}]}",
+       "ua;ab;uc;ad;1"},
       {" {\"text\": \"all of \\ud83d\\ude42\"} \r", "=all of \xF0\x9F\x99\x82"},
   };
   enum { CASES = sizeof cases / sizeof *cases };
@@ -72,6 +87,56 @@ static void test_forms(void **state) {
     }
     ASSERT_OK(chat_lines_next(&lines, &any));
     assert_false(any);
+    chat_lines_close(&lines);
+  }
+}
+
+/* The prompt of a preference is next to the answers, or in whole conversations. */
+#define MESSAGE(ROLE, CONTENT) "{\"role\": \"" ROLE "\", \"content\": \"" CONTENT "\"}"
+#define ANSWERS(BEFORE)                                                                                      \
+  "\"chosen\": [" BEFORE MESSAGE("assistant", "c") "], \"rejected\": [" BEFORE MESSAGE("assistant", "r") "]" \
+                                                                                                         "}"
+
+static void test_prompts_of_preferences(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *chosen, *rejected; /* NULL: refused, with `chosen` in the message */
+  } cases[] = {
+      {"{\"prompt\": \"p\", \"chosen\": \"c\", \"rejected\": \"r\"}", "up;ac;", "up;ar;"},
+      {"{\"prompt\": \"p\", " ANSWERS(""), "up;ac;", "up;ar;"},
+      {"{\"prompt\": [" MESSAGE("user", "p") "], " ANSWERS(""), "up;ac;", "up;ar;"},
+      {"{" ANSWERS(MESSAGE("user", "p") ", "), "up;ac;", "up;ar;"},
+      {"{\"prompt\": \"p\", " ANSWERS(MESSAGE("user", "p") ", "), "up;ac;", "up;ar;"},
+      {"{\"prompt\": [" MESSAGE("user", "p") "], " ANSWERS(MESSAGE("user", "p") ", "), "up;ac;", "up;ar;"},
+      {"{\"prompt\": \"p\", " ANSWERS(MESSAGE("system", "s") ", " MESSAGE("user", "p") ", "), "ss;up;ac;",
+       "ss;up;ar;"},
+      {"{\"system\": \"s\", \"prompt\": \"p\", " ANSWERS(""), "ss;up;ac;", "ss;up;ar;"},
+      {"{\"system\": \"s\", \"prompt\": [" MESSAGE("user", "p") ", " MESSAGE("assistant", "q") ", " MESSAGE(
+           "user", "t") "], \"chosen\": \"c\", \"rejected\": \"r\"}",
+       "ss;up;aq;ut;ac;1", "ss;up;aq;ut;ar;1"},
+      {"{\"prompt\": \"other\", " ANSWERS(MESSAGE("user", "p") ", "),
+       "field 'prompt' is another text than the user's turns", NULL},
+      {"{\"prompt\": \"p\", " ANSWERS(MESSAGE("system", "s") ", "), "field 'prompt' has no place", NULL},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct chat_lines lines;
+    char text[256];
+    bool any;
+    write_file(cases[i].line, strlen(cases[i].line));
+    ASSERT_OK(chat_lines_open(path, "\n", &lines));
+    lines.preference = true;
+    const neap_status status = chat_lines_next(&lines, &any);
+    if (cases[i].rejected == NULL) {
+      assert_int_equal(status, NEAP_BAD_FORMAT);
+      assert_non_null(strstr(neap_error_message(), cases[i].chosen));
+    } else {
+      assert_int_equal(status, NEAP_OK);
+      spell(&lines.sample, text);
+      assert_string_equal(text, cases[i].chosen);
+      ASSERT_OK(chat_lines_rejected(&lines));
+      spell(&lines.sample, text);
+      assert_string_equal(text, cases[i].rejected);
+    }
     chat_lines_close(&lines);
   }
 }
@@ -107,6 +172,15 @@ static void test_refused(void **state) {
        "field 'tool_calls'", NEAP_UNSUPPORTED},
       {"{\"tools\": [{}], \"messages\": [{\"role\": \"assistant\", \"content\": \"\"}]}", "field 'tools'",
        NEAP_UNSUPPORTED},
+      {"{\"system\": \"s\", \"messages\": [{\"role\": \"system\", \"content\": \"t\"}, {\"role\": "
+       "\"assistant\", \"content\": \"b\"}]}",
+       "field 'system' is another text than that of the first message", NEAP_BAD_FORMAT},
+      {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": \"assistant\", "
+       "\"content\": "
+       "\"b\", \"weight\": 0}]}",
+       "field 'messages[1].weight' is 0 behind an answer that is learned", NEAP_BAD_FORMAT},
+      {"{\"instruction\": \"i\", \"output\": \"o\", \"history\": [\"a\"]}", "field 'history[0]' must be",
+       NEAP_BAD_FORMAT},
       {"{\"prompt\": \"a\"}", "field 'completion' is missing or not a string", NEAP_BAD_FORMAT},
       {"{\"prompt\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"completion\": [{\"role\": \"user\", "
        "\"content\": "
@@ -322,9 +396,11 @@ static void test_mark(void **state) {
 
 int run_test_chat_lines(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_forms),      cmocka_unit_test(test_refused),       cmocka_unit_test(test_lengths),
-      cmocka_unit_test(test_limit),      cmocka_unit_test(test_mark),          cmocka_unit_test(test_arrays),
-      cmocka_unit_test(test_long_array), cmocka_unit_test(test_refused_arrays)};
+      cmocka_unit_test(test_forms),         cmocka_unit_test(test_prompts_of_preferences),
+      cmocka_unit_test(test_refused),       cmocka_unit_test(test_lengths),
+      cmocka_unit_test(test_limit),         cmocka_unit_test(test_mark),
+      cmocka_unit_test(test_arrays),        cmocka_unit_test(test_long_array),
+      cmocka_unit_test(test_refused_arrays)};
   snprintf(path, sizeof path, "/tmp/neap-chat-lines-%d.jsonl", (int)getpid());
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   unlink(path);

@@ -43,7 +43,7 @@ struct view {
 };
 
 static struct task task_of(int64_t length, bool any_length) {
-  return (struct task){.kind = TASK_TOKENS, .length = length, .any_length = any_length};
+  return (struct task){.kind = NEAP_TASK_TOKENS, .length = length, .any_length = any_length};
 }
 
 static void prepare(struct loader *loader) {
@@ -158,7 +158,7 @@ static void test_labels(void **state) {
     const struct task task = task_of(200, false);
     snprintf(text, sizeof text, "%s%s", chat ? "chat:" : "", name);
     ASSERT_OK(loader_open(&loader, text, &task));
-    assert_true(loader.source.kind == TASK_TOKENS && loader.source.classes == 256 &&
+    assert_true(loader.source.kind == NEAP_TASK_TOKENS && loader.source.classes == 256 &&
                 loader_length(&loader) == 200);
     assert_true(count_of(&loader, SPLIT_TRAIN) == 4 && count_of(&loader, SPLIT_TEST) == 4);
     assert_true(loader.source.skipped == 0 && loader.source.cut == 0);
@@ -297,7 +297,7 @@ static void test_long(void **state) {
   task = task_of(8, false);
   assert_int_equal(loader_open(&loader, name, &task), NEAP_INVALID_ARGUMENT);
   assert_says("one.jsonl: no conversation is left to train with");
-  assert_says("--length");
+  assert_says("`length`");
   loader_close(&loader);
 }
 
@@ -409,13 +409,15 @@ static void test_learned(void **state) {
   }
 }
 
-static neap_status bring_bytes(const char *model, struct tokenizer **tokenizer) {
-  assert_string_equal(model, "model");
+static neap_model *bringing; /* the model that is asked */
+
+static neap_status bring_bytes(const neap_model *model, struct tokenizer **tokenizer) {
+  assert_ptr_equal(model, bringing);
   return tokenizer_bytes(tokenizer);
 }
 
-static neap_status bring_llama(const char *model, struct chat_template **chat) {
-  assert_string_equal(model, "model");
+static neap_status bring_llama(const neap_model *model, struct chat_template **chat) {
+  assert_ptr_equal(model, bringing);
   return chat_template_named("llama3", chat);
 }
 
@@ -427,7 +429,8 @@ static void test_of_model(void **state) {
   char name[400];
   struct loader loader;
   struct task task = task_of(400, false);
-  task.model = "model";
+  ASSERT_OK(neap_model_open("gpt-1x32x2", &bringing));
+  task.model = bringing;
   task.texts = &texts;
   snprintf(name, sizeof name, "chat:%s,test=%s", path_of("four.jsonl"), path_of("four.jsonl"));
   ASSERT_OK(loader_open(&loader, name, &task));
@@ -450,6 +453,7 @@ static void test_of_model(void **state) {
   ASSERT_OK(loader_open(&loader, name, &task));
   assert_int_equal(loader.source.tokenizer->kind, TOKENIZER_CHARACTERS);
   loader_close(&loader);
+  neap_model_close(bringing);
 }
 
 static void expect_refused(const char *words, struct task task, neap_status status, const char *what) {
@@ -464,7 +468,7 @@ static void expect_refused(const char *words, struct task task, neap_status stat
 static void test_refused(void **state) {
   (void)state;
   struct task task = task_of(64, false), masked = task, gemma = task, unknown = task;
-  masked.kind = TASK_MASKED;
+  masked.kind = NEAP_TASK_MASKED;
   gemma.chat.template_name = "gemma";
   unknown.chat.template_name = "chatlm";
   write_lines("refused.jsonl",

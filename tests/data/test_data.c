@@ -362,9 +362,9 @@ static void test_label_maps(void **state) {
   (void)state;
   enum { CUT = 6, SMALL = MAP_SIDE - 2 * CUT };
   struct loader set;
-  assert_int_equal(
-      loader_open(&set, "synthetic:side=40,images=30", &(struct task){.kind = TASK_PIXELS, .classes = 11}),
-      NEAP_OK);
+  assert_int_equal(loader_open(&set, "synthetic:side=40,images=30",
+                               &(struct task){.kind = NEAP_TASK_PIXELS, .classes = 11}),
+                   NEAP_OK);
   assert_int_equal(set.source.classes, 11);
   static float images[MAPS * 3 * MAP_PLANE];
   static int32_t maps[(MAPS + 1) * MAP_PLANE], centres[(MAPS + 1) * MAP_PLANE];

@@ -117,7 +117,7 @@ static void attach_memory(struct loader *l, int64_t micro, struct region *region
 }
 
 /* The inputs of the first steps, part by part; then those of evaluation. */
-static void digest(const char *model, const char *data, const neap_model_options *asked, int parts,
+static void digest(const char *name, const char *data, const neap_model_options *asked, int parts,
                    int threads, char hex[65]) {
   struct loader l;
   struct region region = {0};
@@ -126,6 +126,8 @@ static void digest(const char *model, const char *data, const neap_model_options
   neap_graph *graph;
   int count;
   struct sha256 hash;
+  neap_model *model;
+  ASSERT_OK(neap_model_open(name, &model));
   assert_int_equal(
       open_data(&(struct data_choice){.model = model, .name = data, .shape = asked, .threads = threads}, &l),
       NEAP_OK);
@@ -151,6 +153,7 @@ static void digest(const char *model, const char *data, const neap_model_options
   sha256_finish(&hash, hex);
   neap_graph_free(graph);
   loader_close(&l);
+  neap_model_close(model);
   region_free(&region);
 }
 

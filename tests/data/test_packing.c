@@ -107,7 +107,7 @@ static neap_session *session_of(const char *model, bool pack, uint64_t budget) {
   neap_session *s = NULL;
   const neap_model_options shape = {
       .batch = pack ? 1 : SEQUENCES, .length = LENGTH, .classes = CLASSES, .packed = pack};
-  ASSERT_OK(neap_model_build(model, &shape, &graph));
+  ASSERT_OK(build_named(model, &shape, &graph));
   const neap_session_options options = {.budget = budget,
                                         .planner = quick_planner(),
                                         .optimizer = NEAP_SGD,
@@ -185,11 +185,11 @@ static void test_refusals(void **state) {
   neap_graph *graph = NULL;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     const neap_model_options shape = {.batch = 1, .packed = true};
-    assert_int_equal(neap_model_build(others[i], &shape, &graph), NEAP_INVALID_ARGUMENT);
+    assert_int_equal(build_named(others[i], &shape, &graph), NEAP_INVALID_ARGUMENT);
     if (strstr(neap_error_message(), "no rows of several sequences") == NULL)
       fail_msg("%s: %s", others[i], neap_error_message());
   }
-  assert_int_equal(neap_model_build("gpt-2x16x2", &(neap_model_options){.decode = 4, .packed = true}, &graph),
+  assert_int_equal(build_named("gpt-2x16x2", &(neap_model_options){.decode = 4, .packed = true}, &graph),
                    NEAP_INVALID_ARGUMENT);
 }
 

@@ -38,7 +38,7 @@ static neap_status open_case(const json_t *c, struct loader *loader) {
   fputs(text_of(c, "table"), file);
   assert_int_equal(fclose(file), 0);
   snprintf(name, sizeof name, "csv:%s,label=label,test=%s%s", path, path, text_of(c, "words"));
-  return loader_open(loader, name, &(struct task){.kind = TASK_FEATURES});
+  return loader_open(loader, name, &(struct task){.kind = NEAP_TASK_FEATURES});
 }
 
 static void check_refused(const json_t *c, size_t number, neap_status status) {

@@ -36,7 +36,7 @@ static void write_text(const char *file_path, const char *text) {
 static neap_status open_table(struct loader *loader, const char *words) {
   char text[256];
   snprintf(text, sizeof text, "csv:%s%s", path, words);
-  return loader_open(loader, text, &(struct task){.kind = TASK_FEATURES});
+  return loader_open(loader, text, &(struct task){.kind = NEAP_TASK_FEATURES});
 }
 
 /* A record with its label, as they go into a model. */
@@ -272,7 +272,7 @@ static void write_array(const char *file_path, const char *type, const char *sha
 static neap_status open_arrays(struct loader *loader, const char *words) {
   char text[256];
   snprintf(text, sizeof text, "npy:%s,%s%s", path, other, words);
-  return loader_open(loader, text, &(struct task){.kind = TASK_FEATURES});
+  return loader_open(loader, text, &(struct task){.kind = NEAP_TASK_FEATURES});
 }
 
 /* Images with channels last become planes; integer labels are classes, real ones values. */
@@ -287,7 +287,7 @@ static void test_arrays(void **state) {
   write_array(path, "|u1", "(4, 2, 3, 3)", pixels, sizeof pixels);
   write_array(other, "<i8", "(4, 1)", classes, sizeof classes);
   assert_int_equal(open_arrays(&l, ",holdout=0.5,seed=1"), NEAP_OK);
-  assert_int_equal(l.source.kind, TASK_IMAGES);
+  assert_int_equal(l.source.kind, NEAP_TASK_IMAGES);
   assert_int_equal(l.source.classes, 3);
   int seen = 0;
   for (int s = 0; s < SPLITS; s++)
@@ -354,7 +354,7 @@ static void test_seconds_of_arrays(void **state) {
   write_array(other, "<f8", "(10,)", numbers, sizeof numbers);
   for (int rounded = 0; rounded < 2; rounded++) {
     snprintf(text, sizeof text, "npy:%s,%s", path, other);
-    const struct task task = {.kind = TASK_FEATURES, .before = rounded ? &earlier : NULL};
+    const struct task task = {.kind = NEAP_TASK_FEATURES, .before = rounded ? &earlier : NULL};
     assert_int_equal(loader_open(&l, text, &task), NEAP_OK);
     float f, label;
     double low = 1, high = -1;

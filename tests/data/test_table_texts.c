@@ -13,14 +13,18 @@
 enum { BATCH = 4, LENGTH = 8 };
 static char path[64];
 
+static neap_model *bringing; /* the model that is asked */
+
 static int start(void **state) {
   (void)state;
   strcpy(path, "/tmp/neap-texts-XXXXXX");
+  if (neap_model_open("bert-1x32x2", &bringing) != NEAP_OK) return 1;
   return close(mkstemp(path));
 }
 
 static int end(void **state) {
   (void)state;
+  neap_model_close(bringing);
   return unlink(path);
 }
 
@@ -31,17 +35,17 @@ static void write_text(const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-static neap_status bring_bytes(const char *model, struct tokenizer **tokenizer) {
-  assert_string_equal(model, "model");
+static neap_status bring_bytes(const neap_model *model, struct tokenizer **tokenizer) {
+  assert_ptr_equal(model, bringing);
   return tokenizer_bytes(tokenizer);
 }
 
 static const char *const names[] = {"high", "low", "slack"};
 static bool values; /* of the model */
 
-static neap_status bring_labels(const char *model, struct region *region, struct task_labels *labels) {
+static neap_status bring_labels(const neap_model *model, struct region *region, struct task_labels *labels) {
   (void)region;
-  assert_string_equal(model, "model");
+  assert_ptr_equal(model, bringing);
   *labels = values ? (struct task_labels){1, names, true} : (struct task_labels){3, names, false};
   return NEAP_OK;
 }
@@ -52,10 +56,10 @@ static neap_status open_texts(struct loader *loader, const char *words, const st
   char text[256];
   snprintf(text, sizeof text, "csv:%s%s", path, words);
   return loader_open(loader, text,
-                     &(struct task){.kind = TASK_TEXTS,
+                     &(struct task){.kind = NEAP_TASK_TEXTS,
                                     .length = LENGTH,
                                     .any_length = any_length,
-                                    .model = "model",
+                                    .model = bringing,
                                     .texts = &texts,
                                     .encoding = encoding});
 }
@@ -90,7 +94,7 @@ static void test_classes(void **state) {
   char words[128];
   snprintf(words, sizeof words, ",text=said,label=kind,test=%s", path);
   assert_int_equal(open_texts(&l, words, NULL, false), NEAP_OK);
-  assert_int_equal(l.source.kind, TASK_TEXTS);
+  assert_int_equal(l.source.kind, NEAP_TASK_TEXTS);
   assert_int_equal(l.source.classes, 3); /* those of the model, though the data have two */
   assert_string_equal(l.source.class_names[2], "slack");
   assert_int_equal(l.source.cut, 2); /* in both parts */

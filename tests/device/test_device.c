@@ -196,8 +196,7 @@ static void test_sessions(void **state) {
     neap_graph *graph;
     neap_session_options o = options[i];
     o.budget = NEAP_BUDGET_MAX;
-    ASSERT_OK(
-        neap_model_build("wrn-10-1", &(neap_model_options){.batch = 4 / parts, .image = {3, 8, 8}}, &graph));
+    ASSERT_OK(build_named("wrn-10-1", &(neap_model_options){.batch = 4 / parts, .image = {3, 8, 8}}, &graph));
     const struct outcome host = try_device(&host_device, graph, &o),
                          guarded = try_device(&guarded_device, graph, &o);
     assert_string_equal(host.run.digest, guarded.run.digest);

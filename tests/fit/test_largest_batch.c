@@ -1,6 +1,7 @@
 /* The largest batch that fits a budget: against planning every batch. */
 #include <string.h>
 
+#include "models_by_name.h"
 #include "neap.h"
 #include "testing.h"
 
@@ -13,7 +14,7 @@ static uint64_t peak(int64_t batch, const neap_session_options *options) {
   neap_graph *graph;
   neap_step *step;
   neap_plan *plan;
-  assert_int_equal(neap_model_build(model, &shape, &graph), NEAP_OK);
+  assert_int_equal(build_named(model, &shape, &graph), NEAP_OK);
   assert_int_equal(neap_step_from_graph(graph, options, &step), NEAP_OK);
   const neap_status status = neap_plan_make(step, options->budget, options->planner, NULL, &plan);
   neap_plan_info info = {0};
@@ -30,8 +31,11 @@ static uint64_t peak(int64_t batch, const neap_session_options *options) {
 
 static int64_t largest(int64_t batch, const neap_session_options *options) {
   const neap_model_options shape = {.batch = batch};
+  neap_model *opened;
   int64_t answer = -1;
-  assert_int_equal(neap_largest_batch(model, &shape, options, &answer), NEAP_OK);
+  ASSERT_OK(neap_model_open(model, &opened));
+  assert_int_equal(neap_largest_batch(opened, &shape, options, &answer), NEAP_OK);
+  neap_model_close(opened);
   return answer;
 }
 
@@ -63,12 +67,15 @@ static void test_a_fraction_is_of_the_batch_that_was_asked_for(void **state) {
 static void test_what_is_refused(void **state) {
   (void)state;
   const neap_session_options options = {.budget = 1 << 20, .threads = 1};
+  neap_model *opened;
   int64_t answer = -7;
-  assert_int_equal(neap_largest_batch(model, &(neap_model_options){.batch = 0}, &options, &answer),
+  ASSERT_OK(neap_model_open(model, &opened));
+  assert_int_equal(neap_largest_batch(opened, &(neap_model_options){.batch = 0}, &options, &answer),
                    NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "batch"));
-  assert_int_not_equal(neap_largest_batch("nothing", &(neap_model_options){.batch = 4}, &options, &answer),
-                       NEAP_OK);
+  neap_model_close(opened);
+  assert_int_equal(neap_model_open("nothing", &opened), NEAP_INVALID_ARGUMENT);
+  assert_null(opened);
   assert_int_equal(answer, -7); /* as it was */
 }
 

@@ -98,7 +98,8 @@ static void open_as_texts(const char *path) {
                      strlen(csv_field(&csv, 0)) < 100 && strchr(csv_field(&csv, 0), ',') == NULL;
   if (named) {
     snprintf(text, sizeof text, "csv:%s,text=%s", path, csv_field(&csv, 0));
-    const neap_status status = loader_open(&loader, text, &(struct task){.kind = TASK_TEXTS, .length = 16});
+    const neap_status status =
+        loader_open(&loader, text, &(struct task){.kind = NEAP_TASK_TEXTS, .length = 16});
     if (status == NEAP_OK)
       check_texts(&loader.source);
     else
@@ -115,7 +116,7 @@ static void open_otherwise(const char *path) {
     char text[200];
     struct loader loader;
     snprintf(text, sizeof text, "csv:%s%s", path, words[i]);
-    const neap_status status = loader_open(&loader, text, &(struct task){.kind = TASK_FEATURES});
+    const neap_status status = loader_open(&loader, text, &(struct task){.kind = NEAP_TASK_FEATURES});
     if (status == NEAP_OK)
       check_records(&loader.source);
     else
@@ -131,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_write(path, data, size);
   if (write_again(path, copy)) check_same(path, copy);
   snprintf(text, sizeof text, "csv:%s", path);
-  const neap_status status = loader_open(&loader, text, &(struct task){.kind = TASK_FEATURES});
+  const neap_status status = loader_open(&loader, text, &(struct task){.kind = NEAP_TASK_FEATURES});
   fuzz_taken = status == NEAP_OK;
   if (fuzz_taken)
     check_records(&loader.source);

@@ -62,13 +62,19 @@ static void check_tensor(const struct gguf *file, int32_t index, const uint8_t *
   }
 }
 
+/* Reads the strings of all pairs. */
+static void read_strings(struct gguf *file) {
+  for (int32_t i = 0; i < file->pair_count; i++)
+    CHECK_OK(gguf_read_strings(file, file->pairs[i].key, &file->region, &file->pairs[i].strings));
+}
+
 static void check_pair(const struct gguf *file, const struct gguf_pair *pair) {
   int64_t integer;
   double real;
   bool truth;
   const bool is_integer = gguf_integer(file, pair->key, &integer);
   CHECK(!is_integer || gguf_real(file, pair->key, &real));
-  const struct gguf_strings *strings = gguf_strings(file, pair->key);
+  const struct gguf_strings *strings = pair->strings.texts != NULL ? &pair->strings : NULL;
   const struct gguf_array *integers = gguf_integers(file, pair->key), *reals = gguf_reals(file, pair->key);
   for (int64_t i = 0; strings != NULL && i < strings->count; i++)
     CHECK(strings->texts[i][strings->lengths[i]] == '\0');
@@ -105,6 +111,7 @@ static void check_same(const struct gguf *file, const struct gguf_content *conte
                        const char *path) {
   struct gguf again;
   CHECK_OK(gguf_open(path, &again));
+  read_strings(&again);
   CHECK(again.version == 3 && again.pair_count == file->pair_count &&
         again.tensor_count == content->tensor_count);
   for (int32_t i = 0; i < file->pair_count; i++) check_same_pair(&file->pairs[i], &again.pairs[i]);
@@ -159,6 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const neap_status status = gguf_open(path, &file);
   fuzz_taken = status == NEAP_OK;
   if (status == NEAP_OK) {
+    read_strings(&file);
     for (int32_t i = 0; i < file.tensor_count; i++) check_tensor(&file, i, data, size);
     for (int32_t i = 0; i < file.pair_count; i++) check_pair(&file, &file.pairs[i]);
     check_copy(&file);

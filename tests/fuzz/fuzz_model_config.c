@@ -69,34 +69,41 @@ static const char *folder_of(void) {
   return folder;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  const char *folder = folder_of();
-  char path[160], digest[65];
-  neap_model_options usual, shape = {.batch = 1, .length = 2};
-  enum task_kind kind;
+/* What the description says holds for the graph, which is the same each time. */
+static void check_model(const neap_model *model) {
+  const neap_model_options shape = {.batch = 1, .length = 2};
+  neap_model_description about;
   neap_graph *graph = NULL, *again = NULL;
-  snprintf(path, sizeof path, "%s/config.json", folder);
-  fuzz_write(path, data, size);
-  CHECK(language_model_is_folder(folder));
-  CHECK_OK(language_model_digest(folder, digest));
-  const neap_status described = language_model_usual(folder, false, &usual, &kind);
-  const neap_status status = language_model_build(folder, false, &shape, &graph);
+  CHECK(neap_model_is_language(model));
+  CHECK_OK(neap_model_describe(model, &about));
+  CHECK(about.task == NEAP_TASK_TOKENS && about.usual.classes > 0 && about.usual.length > 0);
+  const neap_status status = neap_model_build(model, &shape, &graph);
   fuzz_taken = status == NEAP_OK;
-  if (described != NEAP_OK) {
-    CHECK(status == described);
-    fuzz_check_refused(status, folder);
-    return 0;
-  }
-  CHECK(kind == TASK_TOKENS && usual.classes > 0 && usual.length > 0);
   if (status != NEAP_OK) {
     CHECK(graph == NULL);
-    fuzz_check_refused(status, folder);
-    return 0;
+    fuzz_check_refused(status, folder_of());
+    return;
   }
-  CHECK(usual.classes == WORDS);
-  CHECK_OK(language_model_build(folder, false, &shape, &again));
+  CHECK(about.usual.classes == WORDS);
+  CHECK_OK(neap_model_build(model, &shape, &again));
   CHECK(neap_graph_batch(graph) == 1 && neap_graph_batch(again) == 1);
   neap_graph_free(graph);
   neap_graph_free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  const char *folder = folder_of();
+  char path[160];
+  neap_model *model;
+  snprintf(path, sizeof path, "%s/config.json", folder);
+  fuzz_write(path, data, size);
+  CHECK(neap_model_names_file(folder));
+  const neap_status status = neap_model_open(folder, &model);
+  fuzz_taken = false;
+  if (status == NEAP_OK)
+    check_model(model);
+  else
+    fuzz_check_refused(status, folder);
+  neap_model_close(model);
   return 0;
 }

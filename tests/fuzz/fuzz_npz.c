@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct loader loader;
   fuzz_write(path, data, size);
   snprintf(text, sizeof text, "npz:%s", path);
-  const neap_status status = loader_open(&loader, text, &(struct task){.kind = TASK_FEATURES});
+  const neap_status status = loader_open(&loader, text, &(struct task){.kind = NEAP_TASK_FEATURES});
   fuzz_taken = status == NEAP_OK;
   if (fuzz_taken)
     check_records(&loader.source, path);

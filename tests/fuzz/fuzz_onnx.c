@@ -28,11 +28,11 @@ static void check_same(const neap_graph *a, const neap_graph *b) {
   }
 }
 
-static void check_session(const char *path, const neap_model_options *shape, const neap_graph *graph) {
+static void check_session(const neap_model *model, const neap_model_options *shape, const neap_graph *graph) {
   neap_session *session;
   neap_session_options options = {.predict = true, .threads = 1, .backend = NEAP_REFERENCE};
   if (neap_session_create(graph, &options, NULL, &session) != NEAP_OK) return;
-  const neap_status status = neap_model_load(path, shape, session);
+  const neap_status status = neap_model_load(model, shape, session);
   if (status != NEAP_OK)
     fuzz_check_refused(status, "input.onnx");
   else
@@ -44,17 +44,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *path = fuzz_path("input.onnx");
   const neap_model_options shape = {.batch = 3, .length = 4};
   neap_graph *graph, *again;
+  neap_model *model;
   fuzz_write(path, data, size);
-  const neap_status status = neap_model_build(path, &shape, &graph);
+  neap_status status = neap_model_open(path, &model);
+  if (status == NEAP_OK) status = neap_model_build(model, &shape, &graph);
   fuzz_taken = status == NEAP_OK;
   if (!fuzz_taken) {
     fuzz_check_refused(status, "input.onnx");
+    neap_model_close(model);
     return 0;
   }
-  CHECK_OK(neap_model_build(path, &shape, &again));
+  CHECK_OK(neap_model_build(model, &shape, &again));
   check_same(graph, again);
-  if (is_small(graph)) check_session(path, &shape, graph);
+  if (is_small(graph)) check_session(model, &shape, graph);
   neap_graph_free(graph);
   neap_graph_free(again);
+  neap_model_close(model);
   return 0;
 }

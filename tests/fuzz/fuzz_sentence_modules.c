@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char *const names[] = {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
                                       "preprocessor_config.json"};
   static const struct family family = {.classifier_class = "BertForSequenceClassification",
-                                       .kind = TASK_MASKED};
+                                       .kind = NEAP_TASK_MASKED};
   const char *folder = fuzz_folder("sentences");
   char pooling[160];
   struct region region = {0};

@@ -73,6 +73,8 @@ int main(int count, char **arguments) {
     return 2;
   }
   neap_status status = gguf_open(arguments[1], &file);
+  for (int32_t i = 0; status == NEAP_OK && i < file.pair_count; i++)
+    status = gguf_read_strings(&file, file.pairs[i].key, &file.region, &file.pairs[i].strings);
   if (status == NEAP_OK) status = copy(&file, count, arguments);
   if (status != NEAP_OK) fprintf(stderr, "%s\n", neap_error_message());
   gguf_close(&file);

@@ -152,7 +152,7 @@ static void test_frozen_norm_with_addend(void **state) {
   struct neap_graph *graph, *fused;
   assert_ok(neap_builder_finish(b, neap_softmax_cross_entropy(b, logits, label, 0), &graph));
   neap_builder_free(b);
-  assert_ok(rewrite_fuse(graph, &fused));
+  assert_ok(rewrite_fuse(graph, false, &fused));
   assert_ok(graph_add_training(fused, &plain_sgd));
   assert_int_equal(count_nodes(fused, OP_ADD) + count_nodes(fused, OP_RELU), 0); /* batch norm's */
   assert_int_equal(count_nodes(fused, OP_BATCH_NORM_BACKWARD), 0);

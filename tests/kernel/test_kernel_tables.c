@@ -114,6 +114,17 @@ static void run_pixels(const struct cpu_kernels *k, struct buffers *b, int64_t s
               b->y + i * (ELEMENTS / 4));
 }
 
+/* Blocks of either type, the last of which has fewer numbers, and what they become. */
+static void run_compress(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const int64_t count = size * 37 + 5;
+  for (int i = 0; i < 2; i++) {
+    const neap_dtype dtype = i == 0 ? NEAP_C8 : NEAP_C4;
+    uint8_t *blocks = b->bytes + i * (ELEMENTS / 2);
+    k->compress(dtype, count, (struct random_key){7, 9}, f32(b->x), blocks);
+    k->dequantise(dtype, count, blocks, f32(b->y + i * (ELEMENTS / 2)));
+  }
+}
+
 /* `size` lanes in these. */
 static struct activation shape(int64_t size, int64_t height, int64_t width) {
   return (struct activation){2, size, height, width, size, NEAP_F32};
@@ -272,6 +283,7 @@ static struct attention attention_of(int64_t size, neap_dtype storage) {
   for (int32_t i = 0; i < 69; i++) places[i] = i % 29;
   return (struct attention){.sequences = 1,
                             .queries = 69,
+                            .length = 69,
                             .keys = 71,
                             .heads = 2,
                             .key_heads = 1,
@@ -285,6 +297,35 @@ static struct attention attention_of(int64_t size, neap_dtype storage) {
                             .storage = storage,
                             .key = {3, 4},
                             .places = places};
+}
+
+/* Every other query alone, the first and the last one too. */
+static void run_attention_of_rows(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  static int32_t numbers[35];
+  struct attention a = attention_of(size, NEAP_F32);
+  for (int32_t i = 0; i < 35; i++) numbers[i] = 2 * i;
+  a.places = NULL;
+  a.rows = numbers;
+  a.queries = 35;
+  const int64_t queries = a.queries * a.query_row, keys = a.keys * a.key_row, rows = a.heads * a.length;
+  const float *q = b->x, *key = q + queries, *v = key + keys, *dy = v + keys;
+  float *dq = b->y, *dk = dq + queries, *dv = dk + keys, *log_sum = dv + keys;
+  for (int64_t i = 0; i < rows; i++) log_sum[i] = 5 + dy[2 * queries + i];
+  assert_true(dy + 2 * queries + rows <= b->x + ELEMENTS && log_sum + rows <= b->y + ELEMENTS);
+  void *workspace = work(k->attention_workspace(a, true, omp_get_max_threads()));
+  k->attention_backward(a, (struct attended){q, key, v, dy + queries, log_sum},
+                        (struct attention_gradients){dy, dq, dk, dv}, workspace);
+  free(workspace);
+}
+
+static void run_kept_rows(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
+  const int32_t numbers[] = {0, 3, 4, 8};
+  const struct kept_rows rows = {3, 9, 4, numbers};
+  float *y = b->y + 12 * size;
+  k->gather_rows(rows, (size_t)size * sizeof *b->x, b->x, b->y);
+  k->scatter_rows(rows, size, b->y, b->x, y);
+  k->scatter_rows(rows, size, b->y, y, y);
+  k->scatter_rows(rows, size, b->x, NULL, y + 27 * size);
 }
 
 static void run_attention(const struct cpu_kernels *k, struct buffers *b, int64_t size) {
@@ -349,6 +390,7 @@ static const struct {
 } kernels[] = {
     {"relu_mask", run_relu_mask},
     {"relu_mask_backward", run_relu_mask_backward},
+    {"compress", run_compress},
     {"crop", run_crop},
     {"crop_backward", run_crop_backward},
     {"resize", run_resize},
@@ -372,6 +414,8 @@ static const struct {
     {"lstm", run_lstm},
     {"gru", run_gru},
     {"attention", run_attention},
+    {"attention of rows", run_attention_of_rows},
+    {"kept_rows", run_kept_rows},
     {"narrow_randomly", run_narrow_randomly},
     {"rotary", run_rotary},
     {"positions", run_positions},

@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "kernel/cpu/cpu.h"
+#include "models_by_name.h"
 #include "op_cases.h"
 
 static const struct run_context context = {.seed = 7, .step = 3, .learning_rate = 0.1f};
@@ -691,7 +692,7 @@ static void test_workspaces(void **state) {
   struct neap_graph *graph = NULL;
   struct lowered *lowered = NULL;
   const struct lower_options o = options(NEAP_CONV_AUTO);
-  assert_ok(neap_model_build("unet", NULL, &graph));
+  assert_ok(build_named("unet", NULL, &graph));
   assert_ok(graph_add_training(graph, &plain_sgd));
   assert_ok(lower(graph, &cpu_backend, &o, NULL, &lowered));
   double most = 0, with_workspace = 0;

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "data/sources.h"
+#include "model/model.h"
 #include "random_step.h"
+#include "small_llama.h"
 #include "text/bleu.h"
 #include "text/chat_template.h"
 #include "text/tokenizer_file.h"
@@ -69,7 +71,7 @@ static neap_step *irregular;
 
 static neap_status attempt_model(void) {
   neap_graph *made;
-  const neap_status status = neap_model_build("wrn-10-1", &shape, &made);
+  const neap_status status = build_named("wrn-10-1", &shape, &made);
   if (status == NEAP_OK) neap_graph_free(made);
   return status;
 }
@@ -132,9 +134,13 @@ static neap_status attempt_adapters(void) {
   neap_graph *made = NULL;
   neap_step *step = NULL;
   const neap_model_options small = {.batch = 1, .length = 4, .classes = 8};
-  const neap_session_options options = {
-      .backend = NEAP_REFERENCE, .threads = 1, .lora = 2, .lora_dropout = 0.1f, .store = "*=q8_0"};
-  neap_status status = neap_model_build("gpt-1x32x2", &small, &made);
+  const neap_session_options options = {.backend = NEAP_REFERENCE,
+                                        .threads = 1,
+                                        .lora = 2,
+                                        .lora_dropout = 0.1f,
+                                        .store = "*=q8_0",
+                                        .compress = "4:*"};
+  neap_status status = build_named("gpt-1x32x2", &small, &made);
   if (status == NEAP_OK) status = neap_step_from_graph(made, &options, &step);
   neap_step_free(step);
   neap_graph_free(made);
@@ -209,14 +215,17 @@ static const char jinja[] = /* of ChatML */
     "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
     "'<|im_start|>assistant\n' }}{% endif %}";
 
-static neap_status bring_nothing(const char *model, struct tokenizer **tokenizer) {
+static neap_model *bringing; /* a template, and no tokenizer */
+
+static neap_status bring_nothing(const neap_model *model, struct tokenizer **tokenizer) {
   (void)model;
   *tokenizer = NULL;
   return NEAP_OK;
 }
 
-static neap_status bring_template(const char *model, struct chat_template **chat) {
-  return chat_template_find(jinja, model, chat);
+static neap_status bring_template(const neap_model *model, struct chat_template **chat) {
+  (void)model;
+  return chat_template_find(jinja, "model", chat);
 }
 
 /* Opens conversations with a model's template, and learns their tokens. */
@@ -225,7 +234,7 @@ static neap_status attempt_conversations(void) {
   char name[128];
   struct source source = {0};
   const struct task task = {
-      .kind = TASK_TOKENS, .length = 256, .any_length = true, .model = "model", .texts = &texts};
+      .kind = NEAP_TASK_TOKENS, .length = 256, .any_length = true, .model = bringing, .texts = &texts};
   snprintf(name, sizeof name, "chat:%s,tokens=270", path);
   const neap_status status = sources_open(name, &task, &source);
   source_close(&source);
@@ -236,6 +245,29 @@ static neap_status attempt_bleu(void) {
   const char *const segments[] = {"two young men, two dogs", "three old men."};
   struct bleu bleu;
   return bleu_corpus(segments, segments, 2, BLEU_13A, &bleu);
+}
+
+/* Opens a language model, and asks it. */
+static neap_status attempt_language_model(void) {
+  neap_model *opened;
+  neap_graph *made = NULL;
+  struct tokenizer *tokenizer = NULL;
+  TRY(neap_model_open(path, &opened));
+  neap_status status = neap_model_build(opened, &(neap_model_options){.batch = 1, .length = 4}, &made);
+  if (status == NEAP_OK) status = model_tokenizer(opened, &tokenizer);
+  tokenizer_free(tokenizer);
+  neap_graph_free(made);
+  neap_model_close(opened);
+  return status;
+}
+
+static void test_language_model(void **state) {
+  (void)state;
+  snprintf(path, sizeof path, "/tmp/neap-test-%ld.gguf", (long)getpid());
+  write_llama(path, 1);
+  json_may_fail(false);
+  fail_everywhere(attempt_language_model, 7);
+  remove(path);
 }
 
 static void test_model(void **state) {
@@ -339,13 +371,15 @@ static void test_conversations(void **state) {
 }
 
 int run_test_allocation(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_model),   cmocka_unit_test(test_plan),
-                                     cmocka_unit_test(test_search),  cmocka_unit_test(test_layout),
-                                     cmocka_unit_test(test_session), cmocka_unit_test(test_adapters),
-                                     cmocka_unit_test(test_files),   cmocka_unit_test(test_save),
-                                     cmocka_unit_test(test_text),    cmocka_unit_test(test_conversations)};
-  if (neap_model_build("wrn-10-1", &shape, &graph) != NEAP_OK) return 1;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_model),    cmocka_unit_test(test_language_model), cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_search),   cmocka_unit_test(test_layout),         cmocka_unit_test(test_session),
+      cmocka_unit_test(test_adapters), cmocka_unit_test(test_files),          cmocka_unit_test(test_save),
+      cmocka_unit_test(test_text),     cmocka_unit_test(test_conversations)};
+  if (neap_model_open("wrn-10-1", &bringing) != NEAP_OK) return 1;
+  if (neap_model_build(bringing, &shape, &graph) != NEAP_OK) return 1;
   const int result = cmocka_run_group_tests(tests, NULL, NULL);
+  neap_model_close(bringing);
   neap_graph_free(graph);
   return result;
 }

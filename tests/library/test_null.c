@@ -61,7 +61,7 @@ static neap_plan *plan;
 static int make_all(void **state) {
   (void)state;
   const neap_model_options shape = {.batch = 2};
-  ASSERT_OK(neap_model_build("mlp", &shape, &graph));
+  ASSERT_OK(build_named("mlp", &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &(neap_session_options){.budget = NEAP_BUDGET_MAX, .threads = 1}, NULL,
                                 &session));
   ASSERT_OK(neap_step_from_graph(graph, &(neap_session_options){.threads = 1}, &step));
@@ -136,8 +136,19 @@ static void test_builder(void **state) {
   TAKEN(neap_graph_name(NULL));
   TAKEN(neap_graph_batch(NULL));
   TAKEN(neap_graph_parameters(NULL));
+  neap_model *model;
+  neap_model_description about;
+  REFUSED(neap_model_open(NULL, &model)); /* in a process of its own */
+  REFUSED(neap_model_open("mlp", NULL));
+  ASSERT_OK(neap_model_open("mlp", &model));
   REFUSED(neap_model_build(NULL, NULL, &made));
-  REFUSED(neap_model_build("mlp", NULL, NULL));
+  REFUSED(neap_model_build(model, NULL, NULL));
+  REFUSED(neap_model_describe(NULL, &about));
+  REFUSED(neap_model_describe(model, NULL));
+  REFUSED(neap_model_load(NULL, NULL, session));
+  REFUSED(neap_model_load(model, NULL, NULL));
+  neap_model_close(model);
+  TAKEN(neap_model_close(NULL));
   neap_builder_free(b);
 }
 
@@ -293,8 +304,6 @@ static void test_sessions(void **state) {
   REFUSED(neap_session_save(session, NULL));
   REFUSED(neap_session_load(NULL, path));
   REFUSED(neap_session_load(session, NULL));
-  REFUSED(neap_model_load(NULL, NULL, session));
-  REFUSED(neap_model_load("mlp", NULL, NULL));
   REFUSED(neap_session_load_mean(NULL, &path, 1));
   REFUSED(neap_session_load_mean(session, NULL, 1));
   REFUSED(neap_session_load_mean(session, (const char *[]){NULL, path}, 2));
@@ -345,6 +354,14 @@ static void test_whole_runs(void **state) {
   REFUSED(neap_generate(NULL, &generated));
   REFUSED(neap_generate(&(neap_generate_options){0}, &generated));
   REFUSED(neap_generate(&(neap_generate_options){.model = "gpt2"}, NULL));
+  neap_prompts_result texts = {0};
+  REFUSED(neap_generate_prompts(NULL, &texts));
+  REFUSED(neap_generate_prompts(&(neap_prompts_options){0}, &texts));
+  REFUSED(neap_generate_prompts(&(neap_prompts_options){.count = 1}, NULL));
+  const char *prompt = NULL;
+  REFUSED(neap_generate_prompts(&(neap_prompts_options){.prompts = &prompt, .count = 1}, &texts));
+  neap_prompts_result_free(&texts);
+  neap_prompts_result_free(NULL);
   neap_chat *chat;
   neap_chat_turn turn;
   REFUSED(neap_chat_open(NULL, NULL, &chat));
@@ -375,19 +392,22 @@ static void test_techniques(void **state) {
   neap_combination list[NEAP_COMBINATIONS];
   int64_t largest;
   int count;
+  neap_model *model;
+  ASSERT_OK(neap_model_open("mlp", &model));
   REFUSED(neap_largest_batch(NULL, &shape, &options, &largest));
-  REFUSED(neap_largest_batch("mlp", NULL, &options, &largest));
-  REFUSED(neap_largest_batch("mlp", &shape, NULL, &largest));
-  REFUSED(neap_largest_batch("mlp", &shape, &options, NULL));
+  REFUSED(neap_largest_batch(model, NULL, &options, &largest));
+  REFUSED(neap_largest_batch(model, &shape, NULL, &largest));
+  REFUSED(neap_largest_batch(model, &shape, &options, NULL));
   REFUSED(neap_largest_micro_batch(NULL, &shape, &options, &largest));
-  REFUSED(neap_largest_micro_batch("mlp", NULL, &options, &largest));
-  REFUSED(neap_largest_micro_batch("mlp", &shape, NULL, &largest));
-  REFUSED(neap_largest_micro_batch("mlp", &shape, &options, NULL));
+  REFUSED(neap_largest_micro_batch(model, NULL, &options, &largest));
+  REFUSED(neap_largest_micro_batch(model, &shape, NULL, &largest));
+  REFUSED(neap_largest_micro_batch(model, &shape, &options, NULL));
   REFUSED(neap_combinations(NULL, &shape, &options, 0, list, &count));
-  REFUSED(neap_combinations("mlp", NULL, &options, 0, list, &count));
-  REFUSED(neap_combinations("mlp", &shape, NULL, 0, list, &count));
-  REFUSED(neap_combinations("mlp", &shape, &options, 0, NULL, &count));
-  REFUSED(neap_combinations("mlp", &shape, &options, 0, list, NULL));
+  REFUSED(neap_combinations(model, NULL, &options, 0, list, &count));
+  REFUSED(neap_combinations(model, &shape, NULL, 0, list, &count));
+  REFUSED(neap_combinations(model, &shape, &options, 0, NULL, &count));
+  REFUSED(neap_combinations(model, &shape, &options, 0, list, NULL));
+  neap_model_close(model);
   TAKEN(neap_best_combination(NULL, 1, NEAP_PREFER_FIDELITY));
 }
 
@@ -398,6 +418,7 @@ static void test_tables(void **state) {
   TAKEN(neap_operator_at(0, NULL));
   TAKEN(neap_optimizer_at(0, NULL));
   TAKEN(neap_model_at(0, NULL));
+  TAKEN(neap_model_names_file(NULL));
   TAKEN(neap_model_is_file(NULL));
   TAKEN(neap_model_is_language(NULL));
   TAKEN(neap_step_is_alike(NULL, NULL));

@@ -18,9 +18,9 @@ static const char *path_of(const char *name) {
 static neap_session *open_session(const char *model, const neap_model_options *shape,
                                   neap_session_options options, neap_graph **graph) {
   neap_session *session;
-  ASSERT_OK(neap_model_build(model, shape, graph));
+  ASSERT_OK(build_named(model, shape, graph));
   ASSERT_OK(neap_session_create(*graph, &options, NULL, &session));
-  ASSERT_OK(neap_model_load(model, shape, session));
+  ASSERT_OK(load_named(model, shape, session));
   return session;
 }
 
@@ -92,24 +92,26 @@ static void test_models_train(void **state) {
   (void)state;
   static const struct {
     const char *file;
-    enum task_kind kind;
+    neap_task kind;
     int64_t classes, length;
-  } models[] = {{"images.onnx", TASK_IMAGES, 10, 0},
-                {"images-of-2.onnx", TASK_IMAGES, 10, 0},
-                {"features.onnx", TASK_FEATURES, 3, 0},
-                {"tokens.onnx", TASK_TOKENS, 16, 9}};
+  } models[] = {{"images.onnx", NEAP_TASK_IMAGES, 10, 0},
+                {"images-of-2.onnx", NEAP_TASK_IMAGES, 10, 0},
+                {"features.onnx", NEAP_TASK_FEATURES, 3, 0},
+                {"tokens.onnx", NEAP_TASK_TOKENS, 16, 9}};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     neap_graph *graph;
     neap_step_result first, last;
-    neap_model_options usual;
-    enum task_kind kind;
+    neap_model_description about;
+    neap_model *model;
     char name[4200];
     const neap_model_options shape = {.batch = 4, .length = models[i].length};
     snprintf(name, sizeof name, "onnx:%s", path_of(models[i].file));
     if (models[i].length == 0) {
-      ASSERT_OK(model_usual(name, &usual, &kind));
-      assert_int_equal(kind, models[i].kind);
-      assert_int_equal(usual.classes, models[i].classes);
+      ASSERT_OK(neap_model_open(name, &model));
+      ASSERT_OK(neap_model_describe(model, &about));
+      assert_int_equal(about.task, models[i].kind);
+      assert_int_equal(about.usual.classes, models[i].classes);
+      neap_model_close(model);
     }
     neap_session *s = open_session(name, &shape, (neap_session_options){.budget = NEAP_BUDGET_MAX}, &graph);
     fill_inputs(s, 3, (int32_t)models[i].classes);
@@ -167,7 +169,7 @@ static void test_budgets_give_the_same_bits(void **state) {
 static void assert_refused(const char *model, const neap_model_options *shape, neap_status wanted,
                            const char *said) {
   neap_graph *graph = NULL;
-  assert_int_equal(neap_model_build(model, shape, &graph), wanted);
+  assert_int_equal(build_named(model, shape, &graph), wanted);
   if (strstr(neap_error_message(), said) == NULL)
     fail_msg("'%s' does not have '%s'", neap_error_message(), said);
 }
@@ -223,7 +225,7 @@ static void test_cut_files(void **state) {
   for (size_t cut = 0; cut < count; cut += quick_pass() ? 5 : 1) {
     neap_graph *graph = NULL;
     ASSERT_OK(neap_write_file(path, bytes, cut));
-    const neap_status status = neap_model_build(path, NULL, &graph);
+    const neap_status status = build_named(path, NULL, &graph);
     assert_true(status == NEAP_OK || status == NEAP_BAD_FORMAT || status == NEAP_UNSUPPORTED);
     if (status != NEAP_OK) assert_non_null(strstr(neap_error_message(), "external.onnx"));
     neap_graph_free(graph);
@@ -232,12 +234,12 @@ static void test_cut_files(void **state) {
   neap_session *session;
   const neap_model_options shape = {.batch = 2};
   ASSERT_OK(neap_write_file(path, bytes, count));
-  ASSERT_OK(neap_model_build(path, &shape, &graph)); /* the structure needs no weights */
+  ASSERT_OK(build_named(path, &shape, &graph)); /* the structure needs no weights */
   ASSERT_OK(neap_session_create(graph, &(neap_session_options){0}, NULL, &session));
-  assert_int_equal(neap_model_load(path, &shape, session), NEAP_IO_FAILED);
+  assert_int_equal(load_named(path, &shape, session), NEAP_IO_FAILED);
   assert_non_null(strstr(neap_error_message(), "put that file next to the model"));
   ASSERT_OK(neap_write_file(data, bytes, 100));
-  assert_int_equal(neap_model_load(path, &shape, session), NEAP_BAD_FORMAT);
+  assert_int_equal(load_named(path, &shape, session), NEAP_BAD_FORMAT);
   assert_non_null(strstr(neap_error_message(), "it was cut or belongs to another model"));
   close_session(session, graph);
   unlink(path);

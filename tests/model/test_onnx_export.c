@@ -40,11 +40,12 @@ static void check_model(const char *name, neap_model_options shape, const char *
   neap_session *session;
   neap_export_result result;
   struct import m;
+  struct onnx_file opened;
   const neap_session_options options = {.predict = true, .seed = 3, .planner = quick_planner()};
   shape.batch = BATCH;
-  ASSERT_OK(neap_model_build(name, &shape, &graph));
+  ASSERT_OK(build_named(name, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &session));
-  ASSERT_OK(neap_model_load(name, &shape, session));
+  ASSERT_OK(load_named(name, &shape, session));
   const int64_t count = predict(session, graph, 8, model);
   ASSERT_OK(neap_session_save(session, weights));
   neap_session_free(session);
@@ -52,7 +53,8 @@ static void check_model(const char *name, neap_model_options shape, const char *
   ASSERT_OK(neap_export(
       &(neap_export_options){.model = name, .weights = weights, .out = file, .shape = shape}, &result));
   assert_int_equal(result.batch, 0); /* any */
-  ASSERT_OK(onnx_build_plain(file, &graph, &m));
+  ASSERT_OK(onnx_open(file, &opened));
+  ASSERT_OK(onnx_build_plain(&opened, &graph, &m));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &session));
   ASSERT_OK(import_load(&m, session));
   assert_int_equal(predict(session, graph, 8, exported), count);
@@ -65,6 +67,7 @@ static void check_model(const char *name, neap_model_options shape, const char *
   neap_session_free(session);
   neap_graph_free(graph);
   import_end(&m);
+  onnx_close(&opened);
 }
 
 static void test_models(void **state) {
@@ -117,7 +120,7 @@ static void test_refused(void **state) {
   const int descriptor = mkstemp(weights);
   assert_true(descriptor >= 0);
   close(descriptor);
-  ASSERT_OK(neap_model_build("char-lstm-1x8", &shape, &graph));
+  ASSERT_OK(build_named("char-lstm-1x8", &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &(neap_session_options){.predict = true}, NULL, &session));
   ASSERT_OK(neap_session_save(session, weights));
   const neap_export_options options = {

@@ -33,29 +33,32 @@ static bool write_output(neap_session *session, const char *folder, int32_t i, c
 }
 
 static neap_status run(const char *model, const char *folder) {
-  struct import m;
+  struct import m = {0};
+  struct onnx_file file;
   neap_graph *graph = NULL;
   neap_session *session = NULL;
   neap_session_options options = {.predict = true, .budget = NEAP_BUDGET_MAX, .threads = 2};
   neap_status status;
-  TRY_DONE(onnx_build_plain(model, &graph, &m));
+  TRY_DONE(onnx_open(model, &file));
+  TRY_DONE(onnx_build_plain(&file, &graph, &m));
   TRY_DONE(neap_session_create(graph, &options, NULL, &session));
   TRY_DONE(import_load(&m, session));
-  for (int32_t i = 0; i < m.file.input_count; i++) {
-    const struct value *v = value_find(&m, m.file.inputs[i].name);
+  for (int32_t i = 0; i < file.input_count; i++) {
+    const struct value *v = value_find(&m, file.inputs[i].name);
     int64_t elements = 1;
     for (int32_t d = 0; d < v->rank; d++) elements *= v->dims[d];
     if (!fill(session, folder, i, v->name, elements))
       TRY_DONE(neap_fail(NEAP_IO_FAILED, "input '%s' cannot be read", v->name));
   }
   TRY_DONE(neap_session_predict(session));
-  for (int32_t i = 0; i < m.file.output_count; i++)
-    if (!write_output(session, folder, i, m.file.outputs[i].name))
-      TRY_DONE(neap_fail(NEAP_IO_FAILED, "output '%s' cannot be written", m.file.outputs[i].name));
+  for (int32_t i = 0; i < file.output_count; i++)
+    if (!write_output(session, folder, i, file.outputs[i].name))
+      TRY_DONE(neap_fail(NEAP_IO_FAILED, "output '%s' cannot be written", file.outputs[i].name));
 done:
   neap_session_free(session);
   neap_graph_free(graph);
   import_end(&m);
+  onnx_close(&file);
   return status;
 }
 

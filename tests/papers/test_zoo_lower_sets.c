@@ -1,5 +1,6 @@
 /* Kusumoto's two planners on networks of the zoo: the exact one is at least as good as the approximate one,
  * whose lower sets are among its own. */
+#include "models_by_name.h"
 #include "neap.h"
 #include "plan/planners.h"
 #include "step/lower_bound.h"
@@ -30,7 +31,7 @@ static void test_exact_against_approximate(void **state) {
     neap_graph *graph;
     neap_step *step;
     struct simulation all, approximate, exact;
-    assert_int_equal(neap_model_build(names[m], &(neap_model_options){.batch = 8}, &graph), NEAP_OK);
+    assert_int_equal(build_named(names[m], &(neap_model_options){.batch = 8}, &graph), NEAP_OK);
     assert_int_equal(neap_step_from_graph(graph, &(neap_session_options){.threads = 2}, &step), NEAP_OK);
     neap_graph_free(graph);
     assert_true(plan(step, "keep-all", UINT64_MAX, &all));

@@ -2,6 +2,7 @@
  * order of sums, and nothing of the size of a weight beside it. */
 #include <math.h>
 
+#include "models_by_name.h"
 #include "op_cases.h"
 
 static const struct optimizer momentum = {.kind = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f};
@@ -15,9 +16,9 @@ enum { MODELS = sizeof models / sizeof *models };
 
 static struct neap_graph *training_graph(int i, const struct optimizer *optimizer) {
   struct neap_graph *graph = NULL, *fused = NULL;
-  assert_ok(neap_model_build(
-      models[i].name, &(neap_model_options){.batch = models[i].batch, .length = models[i].length}, &graph));
-  assert_ok(rewrite_fuse(graph, &fused));
+  assert_ok(build_named(models[i].name,
+                        &(neap_model_options){.batch = models[i].batch, .length = models[i].length}, &graph));
+  assert_ok(rewrite_fuse(graph, false, &fused));
   assert_ok(graph_add_training(fused, optimizer));
   neap_graph_free(graph);
   return fused;

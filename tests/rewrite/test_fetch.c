@@ -287,7 +287,7 @@ static void test_failures(void **state) {
   ASSERT_OK(read_all(&n, find(&n, "table.weight"), values));
   ASSERT_OK(neap_session_read(s, table, read));
   assert_memory_equal(values, read, TOKENS * WIDTH * sizeof *values);
-  expect_failure(neap_session_write(s, table, values), NEAP_UNSUPPORTED, "--base-on-disk never");
+  expect_failure(neap_session_write(s, table, values), NEAP_UNSUPPORTED, "`base-on-disk` never");
   free(read);
   free(values);
   neap_session_free(s);

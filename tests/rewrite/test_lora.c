@@ -528,7 +528,7 @@ static void test_refusals(void **state) {
   expect_refused(graph, (neap_session_options){.lora = 2, .lora_dropout = 1}, bad, "lora dropout 1");
   expect_refused(graph, (neap_session_options){.lora = 2, .lora_alpha = -1}, bad, "lora alpha -1");
   expect_refused(graph, (neap_session_options){.lora = 2, .sparse_density = 0.5}, NEAP_UNSUPPORTED,
-                 "(--lora) cannot be combined with sparse parameters (--sparse)");
+                 "(`lora`) cannot be combined with sparse parameters (`sparse`)");
   expect_refused(graph, (neap_session_options){.lora = 2, .store = "*.lora_A.weight=q8_0"}, bad,
                  "store: 'net' has no parameter that '*.lora_A.weight' matches");
   neap_graph_free(graph);

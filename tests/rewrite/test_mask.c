@@ -2,6 +2,7 @@
  * ReLU in a max pool, which keeps nothing. */
 #include <math.h>
 
+#include "models_by_name.h"
 #include "op_cases.h"
 
 static const struct optimizer momentum = {.kind = NEAP_SGD, .momentum = 0.9f, .weight_decay = 0.01f};
@@ -108,8 +109,8 @@ static uint64_t kept_bytes(const struct neap_graph *graph) {
 static void test_what_is_masked(void **state) {
   (void)state;
   struct neap_graph *graph = NULL, *fused = NULL, *masked = NULL;
-  assert_ok(neap_model_build("vgg16", &(neap_model_options){.batch = 2, .image = {3, 64, 64}}, &graph));
-  assert_ok(rewrite_fuse(graph, &fused));
+  assert_ok(build_named("vgg16", &(neap_model_options){.batch = 2, .image = {3, 64, 64}}, &graph));
+  assert_ok(rewrite_fuse(graph, false, &fused));
   assert_ok(graph_add_training(fused, &momentum));
   assert_ok(rewrite_mask(fused, &masked));
   assert_int_equal(count_pools_with_relu(fused), 5);

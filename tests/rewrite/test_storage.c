@@ -76,7 +76,7 @@ static void test_storage(void **state) {
 static void test_precision(void **state) {
   (void)state;
   neap_graph *graph = NULL;
-  ASSERT_OK(neap_model_build("wrn-10-1", &(neap_model_options){.batch = 8, .classes = CLASSES}, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &(neap_model_options){.batch = 8, .classes = CLASSES}, &graph));
   uint64_t plain = 0;
   for (int k = 0; k < 3; k++) {
     const neap_dtype precision = k == 0 ? NEAP_F32 : k == 1 ? NEAP_BF16 : NEAP_F16;

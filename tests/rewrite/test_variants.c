@@ -68,7 +68,7 @@ static bool left_out(const struct model_case *c) { return c->large && quick_pass
 static neap_graph *build(const struct model_case *c) {
   neap_graph *graph = NULL;
   if (c->build != NULL) return c->build();
-  ASSERT_OK(neap_model_build(c->name, &c->shape, &graph));
+  ASSERT_OK(build_named(c->name, &c->shape, &graph));
   return graph;
 }
 

@@ -144,7 +144,7 @@ static double step_cost(int threads, neap_backend backend) {
   neap_graph *graph;
   neap_step *step;
   neap_step_info info;
-  ASSERT_OK(neap_model_build("wrn-10-1", &shape, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &shape, &graph));
   ASSERT_OK(neap_step_from_graph(graph, &options, &step));
   neap_step_describe(step, &info);
   neap_step_free(step);
@@ -218,7 +218,7 @@ static struct lowered *lower_model(int threads) {
   const neap_session_options options = options_for(threads, NEAP_CPU);
   neap_graph *graph;
   struct lowered *lowered;
-  ASSERT_OK(neap_model_build("wrn-10-1", &shape, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &shape, &graph));
   ASSERT_OK(lower_training(graph, &options, &lowered));
   neap_graph_free(graph);
   return lowered;

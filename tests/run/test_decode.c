@@ -24,7 +24,7 @@ static neap_session *open_session(const char *model, int64_t decode, const neap_
   const neap_model_options shape = {
       .batch = BATCH, .classes = CLASSES, .length = LENGTH, .decode = decode, .dropout = 0.2f};
   neap_session *s;
-  ASSERT_OK(neap_model_build(model, &shape, graph));
+  ASSERT_OK(build_named(model, &shape, graph));
   assert_int_equal(neap_graph_batch(*graph), BATCH);
   neap_session_options predict = *options;
   predict.predict = true;
@@ -210,9 +210,9 @@ static void test_what_is_refused(void **state) {
                  {"lstm-1x8", 4},       {"resnet18", 4}, {"gpt-1x8x2", -1}};
   neap_graph *graph = NULL;
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-    assert_int_equal(neap_model_build(refused[i].model,
-                                      &(neap_model_options){.length = LENGTH, .decode = refused[i].decode},
-                                      &graph),
+    assert_int_equal(build_named(refused[i].model,
+                                 &(neap_model_options){.length = LENGTH, .decode = refused[i].decode},
+                                 &graph),
                      NEAP_INVALID_ARGUMENT);
   for (int i = 0; i < 6; i++) {
     neap_builder *b = neap_builder_create("refused");

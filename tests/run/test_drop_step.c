@@ -28,7 +28,7 @@ static neap_session *open_session(neap_graph **graph, int32_t micro_batches, boo
                                         .micro_batches = micro_batches,
                                         .dynamic_loss_scale = dynamic};
   neap_session *s;
-  ASSERT_OK(neap_model_build("wrn-10-1", &shape, graph));
+  ASSERT_OK(build_named("wrn-10-1", &shape, graph));
   ASSERT_OK(neap_session_create(*graph, &options, NULL, &s));
   fill_inputs(s, 1, CLASSES);
   return s;
@@ -126,8 +126,27 @@ static void test_torn(void **state) {
   neap_graph_free(graph);
 }
 
+/* An evaluation after a complete step stops when it is asked to, and changes nothing. */
+static void test_evaluation_stops(void **state) {
+  (void)state;
+  neap_graph *graph;
+  neap_session *s = open_session(&graph, 1, false);
+  neap_step_result result;
+  session_may_tear(s, true);
+  ASSERT_OK(whole_step(s));
+  __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+  const volatile int *before = stop_listen(&stop);
+  assert_int_equal(neap_session_evaluate(s, &result), NEAP_INTERRUPTED);
+  stop_listen(before);
+  assert_false(session_is_torn(s));
+  ASSERT_OK(whole_step(s));
+  neap_session_free(s);
+  neap_graph_free(graph);
+}
+
 int run_test_drop_step(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole_batch), cmocka_unit_test(test_micro_batches),
-                                     cmocka_unit_test(test_sums_apart), cmocka_unit_test(test_torn)};
+                                     cmocka_unit_test(test_sums_apart), cmocka_unit_test(test_torn),
+                                     cmocka_unit_test(test_evaluation_stops)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,14 +200,14 @@ static void expect_refused(struct neap_session *s, const char *path, const char 
   assert_string_equal(before, after);
 }
 
-/* A folder that was a model when a run began may be gone when its weights are read. */
+/* A ready-made model begins as it was drawn; a folder that is gone is no model. */
 static void test_lost_model(void **state) {
   (void)state;
   struct neap_graph *graph = make_graph(4);
   struct neap_session *s = make_session(graph, (neap_session_options){0});
-  ASSERT_OK(neap_model_load("lenet", NULL, s)); /* ready-made: it begins as it was drawn */
-  assert_int_equal(neap_model_load(in_folder("gone"), NULL, s), NEAP_IO_FAILED);
-  assert_non_null(strstr(neap_error_message(), "restore the folder"));
+  ASSERT_OK(load_named("lenet", NULL, s));
+  assert_int_equal(load_named(in_folder("gone"), NULL, s), NEAP_INVALID_ARGUMENT);
+  assert_non_null(strstr(neap_error_message(), "there is no model"));
   neap_session_free(s);
   neap_graph_free(graph);
 }

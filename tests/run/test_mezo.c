@@ -47,8 +47,7 @@ static neap_graph *build(const char *name) {
   neap_graph *graph = NULL;
   if (strcmp(name, "mlp") == 0) return build_mlp();
   if (strcmp(name, "images") == 0) return build_images();
-  ASSERT_OK(
-      neap_model_build(name, &(neap_model_options){.batch = 2, .length = 9, .classes = CLASSES}, &graph));
+  ASSERT_OK(build_named(name, &(neap_model_options){.batch = 2, .length = 9, .classes = CLASSES}, &graph));
   return graph;
 }
 

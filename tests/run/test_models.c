@@ -62,7 +62,7 @@ static void test_step_against_reference(void **state) {
     neap_graph *graph;
     neap_session *before, *reference, *fast;
     neap_step_result expected, got;
-    ASSERT_OK(neap_model_build(models[m].name, &models[m].shape, &graph));
+    ASSERT_OK(build_named(models[m].name, &models[m].shape, &graph));
     ASSERT_OK(open_with(graph, NEAP_REFERENCE, "keep-all", NEAP_BUDGET_MAX, NULL, &reference));
     ASSERT_OK(open_with(graph, NEAP_CPU, "keep-all", NEAP_BUDGET_MAX, NULL, &before));
     ASSERT_OK(open_with(graph, NEAP_CPU, "keep-all", NEAP_BUDGET_MAX, NULL, &fast));
@@ -103,7 +103,7 @@ static void test_plans_give_the_same_bits(void **state) {
   for (int m = 0; m < MODELS; m++) {
     if (models[m].large && quick_pass()) continue;
     neap_graph *graph;
-    ASSERT_OK(neap_model_build(models[m].name, &models[m].shape, &graph));
+    ASSERT_OK(build_named(models[m].name, &models[m].shape, &graph));
     const struct run_result kept = run_within(graph, "keep-all", NEAP_BUDGET_MAX);
     const uint64_t budget = kept.memory.resident + kept.memory.arena / 4 * 3;
     for (size_t p = 0; p < sizeof planners / sizeof *planners; p++) {

@@ -48,7 +48,7 @@ static neap_session *open_pairs(const char *model, neap_model_options shape, nea
   options.seed = 3;
   options.plan_quick = true;
   if (quick_pass()) options.planner = "evict"; /* which plans at once */
-  ASSERT_OK(neap_model_build(model, &shape, &graph));
+  ASSERT_OK(build_named(model, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   neap_graph_free(graph);
   return s;
@@ -292,7 +292,7 @@ static void test_dropout(void **state) {
     assert_true(results[0].loss == results[1].loss);
     neap_graph *graph;
     int32_t count = 0;
-    ASSERT_OK(neap_model_build(models[m], &(neap_model_options){.dropout = 0.3f}, &graph));
+    ASSERT_OK(build_named(models[m], &(neap_model_options){.dropout = 0.3f}, &graph));
     for (size_t v = 0; v < graph->nodes.count; v++) {
       const struct node *node = &graph->nodes.data[v];
       count += node->op == OP_DROPOUT;

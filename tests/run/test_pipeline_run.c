@@ -146,6 +146,7 @@ static const struct {
     {"f16, scaled",
      {.optimizer = NEAP_ADAMW, .precision = NEAP_F16, .dynamic_loss_scale = true, .loss_scale = 1e6f}},
     {"frozen", {.optimizer = NEAP_ADAMW, .freeze = "conv1*"}},
+    {"few bits for gradients", {.optimizer = NEAP_ADAMW, .compress = "4"}},
 };
 
 static void test_bits(void **state) {
@@ -355,11 +356,11 @@ static void test_refusals(void **state) {
       {{.pipeline = 3, .micro_batches = 4},
        NEAP_INVALID_ARGUMENT,
        "it needs as many processes, or a multiple of them (got 2)"},
-      {{.pipeline = 2, .micro_batches = 1}, NEAP_INVALID_ARGUMENT, "give a smaller --micro-batch"},
-      {{.pipeline = 2, .micro_batches = 4, .ema = 0.9f}, NEAP_INVALID_ARGUMENT, "--ema"},
-      {{.pipeline = 2, .micro_batches = 4, .sparse_density = 0.5}, NEAP_INVALID_ARGUMENT, "--sparse"},
-      {{.pipeline = 2, .micro_batches = 4, .shard = NEAP_SHARD_ALL}, NEAP_INVALID_ARGUMENT, "--shard all"},
-      {{.pipeline = 2, .micro_batches = 4, .plan_file = "plan"}, NEAP_INVALID_ARGUMENT, "--plan"},
+      {{.pipeline = 2, .micro_batches = 1}, NEAP_INVALID_ARGUMENT, "give a smaller `micro-batch`"},
+      {{.pipeline = 2, .micro_batches = 4, .ema = 0.9f}, NEAP_INVALID_ARGUMENT, "`ema`"},
+      {{.pipeline = 2, .micro_batches = 4, .sparse_density = 0.5}, NEAP_INVALID_ARGUMENT, "`sparse`"},
+      {{.pipeline = 2, .micro_batches = 4, .shard = NEAP_SHARD_ALL}, NEAP_INVALID_ARGUMENT, "`shard` all"},
+      {{.pipeline = 2, .micro_batches = 4, .plan_file = "plan"}, NEAP_INVALID_ARGUMENT, "`plan`"},
       {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "no"}, NEAP_INVALID_ARGUMENT, "unknown way 'no'"},
       {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "roundpipe"},
        NEAP_UNSUPPORTED,

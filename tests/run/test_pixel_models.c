@@ -19,7 +19,7 @@ enum { MODELS = sizeof models / sizeof *models };
 
 static neap_graph *build(const struct model_case *c) {
   neap_graph *graph;
-  ASSERT_OK(neap_model_build(c->name, &c->shape, &graph));
+  ASSERT_OK(build_named(c->name, &c->shape, &graph));
   return graph;
 }
 

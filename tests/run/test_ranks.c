@@ -156,6 +156,7 @@ static const struct {
     {"sparse", {.optimizer = NEAP_SGD, .momentum = 0.9f, .sparse_density = 0.3}},
     {"sparse bf16", {.optimizer = NEAP_ADAMW, .precision = NEAP_BF16, .sparse_density = 0.3}},
     {"without gradients", {.mezo = true, .mezo_epsilon = 1e-2f, .ema = 0.9f}},
+    {"few bits for gradients", {.optimizer = NEAP_ADAMW, .compress = "4"}},
     {"frozen", {.optimizer = NEAP_ADAMW, .freeze = "conv1*"}},
     {"frozen, in blocks", {.optimizer = NEAP_ADAMW, .freeze = "linear1*", .store = "linear1.weight=q8_0"}},
 };
@@ -329,7 +330,7 @@ static void test_refusals(void **state) {
   assert_int_equal(neap_session_create(graph, &greedy, NULL, &s), NEAP_INVALID_ARGUMENT);
   assert_non_null(strstr(neap_error_message(), "each of 3 processes would take all free memory"));
   assert_int_equal(neap_session_create(graph, &lonely, NULL, &s), NEAP_INVALID_ARGUMENT);
-  assert_non_null(strstr(neap_error_message(), "--shard all: a single process"));
+  assert_non_null(strstr(neap_error_message(), "`shard` all: a single process"));
   assert_int_equal(neap_session_create(graph, &slow, NULL, &s), NEAP_UNSUPPORTED);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const neap_collective planned = {.size = 3};

@@ -43,7 +43,7 @@ static neap_graph *build(const struct model_case *m, int64_t batch) {
                                     .attention = m->attention,
                                     .dropout = 0.1f,
                                     .smoothing = 0.1f};
-  ASSERT_OK(neap_model_build(m->name, &shape, &graph));
+  ASSERT_OK(build_named(m->name, &shape, &graph));
   return graph;
 }
 
@@ -147,9 +147,9 @@ static void test_micro_batches(void **state) {
     const struct model_case *c = &models[m];
     neap_graph *whole = NULL, *half = NULL;
     neap_model_options shape = {.batch = BATCH, .classes = CLASSES, .length = c->length};
-    ASSERT_OK(neap_model_build(c->name, &shape, &whole));
+    ASSERT_OK(build_named(c->name, &shape, &whole));
     shape.batch = BATCH / 2;
-    ASSERT_OK(neap_model_build(c->name, &shape, &half));
+    ASSERT_OK(build_named(c->name, &shape, &half));
     neap_session *before = open_session(whole, NEAP_CPU, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX),
                  *x = open_session(whole, NEAP_CPU, &techniques[0], NEAP_SGD, false, NEAP_BUDGET_MAX),
                  *y = open_session(half, NEAP_CPU, &micro, NEAP_SGD, false, NEAP_BUDGET_MAX);

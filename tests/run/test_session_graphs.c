@@ -11,7 +11,7 @@ static const int64_t batches[SHAPES] = {4, 7, 3}, lengths[SHAPES] = {21, 12, 5};
 static neap_graph *build(const char *model, int64_t batch, int64_t length) {
   neap_graph *graph = NULL;
   const neap_model_options shape = {.batch = batch, .classes = CLASSES, .length = length, .dropout = 0.1f};
-  ASSERT_OK(neap_model_build(model, &shape, &graph));
+  ASSERT_OK(build_named(model, &shape, &graph));
   return graph;
 }
 

@@ -73,7 +73,7 @@ static void test_every_plan_gives_the_same_bits(void **state) {
     neap_graph *graph;
     bool feasible;
     uint64_t budgets[FIFTHS + 1];
-    ASSERT_OK(neap_model_build(models[m].name, &models[m].shape, &graph));
+    ASSERT_OK(build_named(models[m].name, &models[m].shape, &graph));
     find_budgets(graph, budgets);
     const struct run_result kept = run_with(graph, "keep-all", NEAP_BUDGET_MAX, &feasible);
     assert_true(feasible);
@@ -107,7 +107,7 @@ static void test_at_the_least_budget(void **state) {
     neap_graph *graph;
     neap_session *s = NULL;
     uint64_t smallest = 0, again = 0;
-    ASSERT_OK(neap_model_build(names[m], &(neap_model_options){.batch = 4}, &graph));
+    ASSERT_OK(build_named(names[m], &(neap_model_options){.batch = 4}, &graph));
     assert_int_equal(open_with(graph, NULL, 1, &smallest, &s), NEAP_OVER_BUDGET);
     assert_true(smallest > 1);
     assert_int_equal(open_with(graph, NULL, smallest - 1, &again, &s), NEAP_OVER_BUDGET);
@@ -126,7 +126,7 @@ static void test_the_least_of_each_row(void **state) {
   (void)state;
   neap_graph *graph;
   neap_row row;
-  ASSERT_OK(neap_model_build("lenet", &(neap_model_options){.batch = 4}, &graph));
+  ASSERT_OK(build_named("lenet", &(neap_model_options){.batch = 4}, &graph));
   for (int32_t p = 0; neap_planner_at(p, &row); p++) {
     neap_session *s = NULL;
     uint64_t smallest = 0;
@@ -140,7 +140,7 @@ static void test_the_least_of_each_row(void **state) {
 static void test_evaluation_changes_nothing(void **state) {
   (void)state;
   neap_graph *graph;
-  ASSERT_OK(neap_model_build("wrn-10-1", &(neap_model_options){.batch = 4, .image = {3, 16, 16}}, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &(neap_model_options){.batch = 4, .image = {3, 16, 16}}, &graph));
   neap_session *s = NULL;
   ASSERT_OK(open_with(graph, "evict", NEAP_BUDGET_MIN, NULL, &s));
   const struct run_result before = run_steps(s, 2, 0.05f, 10);
@@ -192,7 +192,7 @@ static void test_threads_are_of_the_session(void **state) {
   neap_graph *graph;
   char digests[MOST + 1][65], digest[65];
   const int own = omp_get_max_threads();
-  ASSERT_OK(neap_model_build("wrn-10-1", &(neap_model_options){.batch = 16}, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &(neap_model_options){.batch = 16}, &graph));
   for (int threads = 1; threads <= MOST; threads++) {
     neap_session *s = open_for(graph, threads);
     memcpy(digests[threads], run_steps(s, 2, 0.05f, 10).digest, sizeof *digests);
@@ -227,7 +227,7 @@ static void test_threads_are_of_the_session(void **state) {
 static void test_threads_that_cannot_be_had(void **state) {
   (void)state;
   neap_graph *graph;
-  ASSERT_OK(neap_model_build("lenet", &(neap_model_options){.batch = 4}, &graph));
+  ASSERT_OK(build_named("lenet", &(neap_model_options){.batch = 4}, &graph));
   neap_session *sessions[] = {open_for(graph, 1), open_for(graph, 2)};
   neap_status status[2];
 #pragma omp parallel for num_threads(2)

@@ -248,19 +248,19 @@ static void test_use(void **state) {
   } cases[] = {
       {"wrn-10-1", "beta1", "0.5", "optimizer", "adam", NULL},
       {"wrn-10-1", "beta1", "0.5", "optimizer", "rmsprop",
-       "--beta1 only applies to --optimizer adamw, adam, lion, apollo, apollo-mini, adam-mini, muon, galore, "
+       "`beta1` only applies to `optimizer` adamw, adam, lion, apollo, apollo-mini, adam-mini, muon, galore, "
        "fira, adamw8 or lion8"},
       {"wrn-10-1", "master", "true", "precision", "bf16", NULL},
       {"wrn-10-1", "master", "true", "allow", "f16", NULL},
-      {"wrn-10-1", "master", "true", "seed", "2", "without --precision bf16 or f16 or --allow"},
-      {"wrn-10-1", "warmup", "2", "warmup-steps", "5", "--warmup and --warmup-steps: give one of them"},
+      {"wrn-10-1", "master", "true", "seed", "2", "without `precision` bf16 or f16 or `allow`"},
+      {"wrn-10-1", "warmup", "2", "warmup-steps", "5", "`warmup` and `warmup-steps`: give one of them"},
       {"wrn-10-1", "warmup", "2", "seed", "2", NULL},
       {"wrn-10-1", "total-budget", "2MB", "seed", "2", NULL},
-      {"wrn-10-1", "total-budget", "2MB", "budget", "1MB", "--total-budget and --budget: give one of them"},
-      {"wrn-10-1", "budget", "1MB", "total-budget", "2MB", "--budget and --total-budget: give one of them"},
+      {"wrn-10-1", "total-budget", "2MB", "budget", "1MB", "`total-budget` and `budget`: give one of them"},
+      {"wrn-10-1", "budget", "1MB", "total-budget", "2MB", "`budget` and `total-budget`: give one of them"},
       {"wrn-10-1", "process-budget", "1MB", "total-budget", "2MB",
-       "--process-budget and --total-budget: give one of them"},
-      {"wrn-10-1", "planner", "evict", "plan", "p.json", "--plan p.json"},
+       "`process-budget` and `total-budget`: give one of them"},
+      {"wrn-10-1", "planner", "evict", "plan", "p.json", "`plan` p.json"},
       {"wrn-10-1", "length", "8", "seed", "2", "learns from images"},
       {"wrn-10-1", "dropout", "0.5", "seed", "2", "learns from images"},
       {"wrn-10-1", "dropout", "0", "seed", "2", NULL},
@@ -269,13 +269,13 @@ static void test_use(void **state) {
       {"gpt-2x32x2", "conv", "direct", "seed", "2", "it only applies to models of images"},
       {"gpt-2x32x2", "window", "4", "seed", "2", NULL},
       {"gpt-2x32x2", "attention", "window:4;strided:8", "seed", "2", NULL},
-      {"gpt-2x32x2", "attention", "window:4", "window", "4", "--attention and --window: give one of them"},
+      {"gpt-2x32x2", "attention", "window:4", "window", "4", "`attention` and `window`: give one of them"},
       {"transformer", "attention", "window:4", "seed", "2", "pairs of sequences"},
       {"lstm-1x32", "length", "4", "seed", "2", NULL},
       {"transformer", "window", "4", "seed", "2", "pairs of sequences"},
       {NULL, "length", "8", "seed", "2", NULL},
       {"wrn-10-1", "keep-epochs", "3", "resume", "run", NULL},
-      {"wrn-10-1", "keep-epochs", "3", "seed", "2", "--out DIR"},
+      {"wrn-10-1", "keep-epochs", "3", "seed", "2", "`out` DIR"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     neap_train_options options = neap_train_options_usual();

@@ -13,7 +13,7 @@ static neap_session *open_model(int32_t micro_batches, neap_graph **graph) {
   const neap_session_options options = {
       .budget = NEAP_BUDGET_MAX, .momentum = 0.9f, .threads = 1, .seed = 3, .micro_batches = micro_batches};
   neap_session *session;
-  ASSERT_OK(neap_model_build("wrn-10-1", &shape, graph));
+  ASSERT_OK(build_named("wrn-10-1", &shape, graph));
   ASSERT_OK(neap_session_create(*graph, &options, NULL, &session));
   fill_inputs(session, 1, 10);
   return session;

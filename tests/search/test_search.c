@@ -30,6 +30,7 @@ static void test_search(void **state) {
   int met = 0, mended = 0, smaller = 0;
   for (int i = 0; i < steps(); i++) {
     neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 10 + i % 80, (uint32_t)i + 1);
+    if (i % 4 == 3) step = with_restorers(step, false, (uint32_t)i);
     struct schedule start = {0};
     for (int32_t v = 0; v < step->node_count; v++) assert_int_equal(vector_push(&start.nodes, v), NEAP_OK);
     struct simulation score;

@@ -55,6 +55,7 @@ static void test_moves(void **state) {
   int inserted = 0, removed = 0, refused = 0;
   for (int i = 0; i < steps(); i++) {
     neap_step *step = random_step((enum family)(i % FAMILY_COUNT), 3 + i % 60, (uint32_t)i + 1);
+    if (i % 2 == 1) step = with_restorers(step, false, (uint32_t)i);
     static int32_t schedule[LENGTH_LIMIT];
     for (int32_t v = 0; v < step->node_count; v++) schedule[v] = v;
     struct simulator simulator;

@@ -111,7 +111,7 @@ static void test_wrong_fields(void **state) {
       {"", "1"},
       {"[]", "object"},
       {"{\"format\":\"neap-plan\",\"version\":1}", "format"},
-      {"{\"format\":\"neap-graph\",\"version\":2}", "version"},
+      {"{\"format\":\"neap-graph\",\"version\":3}", "version"},
       {GRAPH("{\"name\":\"v\",\"bytes\":-1,\"role\":\"value\"}", "", ""), "tensors[0].bytes"},
       {GRAPH("{\"name\":\"v\",\"bytes\":1,\"role\":\"thing\"}", "", ""),
        "is not one of value, input, parameter, state"},

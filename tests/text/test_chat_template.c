@@ -236,7 +236,7 @@ static void test_unknown(void **state) {
     assert_null(chat);
     assert_says("model/tokenizer_config.json: ");
     assert_says(cases[i].what);
-    assert_says("--template NAME: chatml, ");
+    assert_says("`template` NAME: chatml, ");
   }
 }
 

@@ -109,7 +109,7 @@ static void test_tokens(void **state) {
   for (int k = 0; k < 3; k++) {
     char name[128];
     struct source source;
-    struct task task = {.kind = TASK_TOKENS, .length = LENGTH, .batch = 1};
+    struct task task = {.kind = NEAP_TASK_TOKENS, .length = LENGTH, .batch = 1};
     struct token_ids wanted = {0};
     snprintf(name, sizeof name, "text:%s,tokens=%s", path, kinds[k]);
     ASSERT_OK(sources_open(name, &task, &source));

@@ -13,9 +13,9 @@ static void save_weights(uint64_t seed, const char *path) {
   neap_graph *graph;
   neap_session *session;
   const neap_session_options options = {.predict = true, .seed = seed, .budget = NEAP_BUDGET_MAX};
-  ASSERT_OK(neap_model_build("wrn-10-1", &shape, &graph));
+  ASSERT_OK(build_named("wrn-10-1", &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &session));
-  ASSERT_OK(neap_model_load("wrn-10-1", &shape, session));
+  ASSERT_OK(load_named("wrn-10-1", &shape, session));
   ASSERT_OK(neap_session_save(session, path));
   neap_session_free(session);
   neap_graph_free(graph);
@@ -59,14 +59,19 @@ static neap_status compare(const char *weights, neap_dtype type, uint64_t proces
   neap_export_options options = options_of(weights);
   options.process_budget = process_budget;
   const neap_session_options session = {0};
+  neap_model *model;
   *result = (neap_export_result){0};
-  return export_check(&(struct export_check){.options = &options,
-                                             .shape = &shape,
-                                             .session = &session,
-                                             .weights = weights,
-                                             .kind = EXPORT_ONNX,
-                                             .dtype = type},
-                      result);
+  TRY(neap_model_open(options.model, &model));
+  const neap_status status = export_check(&(struct export_check){.options = &options,
+                                                                 .model = model,
+                                                                 .shape = &shape,
+                                                                 .session = &session,
+                                                                 .weights = weights,
+                                                                 .kind = EXPORT_ONNX,
+                                                                 .dtype = type},
+                                          result);
+  neap_model_close(model);
+  return status;
 }
 
 /* Another run's file, in place of one that an export got wrong: also with what types of few bits allow. */

@@ -35,7 +35,7 @@ static void write_weights(const struct place *p, const float *logits, int64_t cl
   const neap_model_options shape = {.batch = 1, .classes = classes, .length = LENGTH};
   neap_graph *graph;
   neap_session *s;
-  ASSERT_OK(neap_model_build(model, &shape, &graph));
+  ASSERT_OK(build_named(model, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &(neap_session_options){.predict = true, .threads = 1}, NULL, &s));
   for (int32_t i = 0; i < neap_session_variable_count(s); i++) {
     neap_variable v;

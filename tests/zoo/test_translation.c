@@ -19,6 +19,15 @@ enum {
   MOST = 8 * HEADS * 31 /* elements of a matrix */
 };
 
+static neap_status build_decoder_named(const char *name, const neap_model_options *shape, int64_t beams,
+                                       neap_graph **graph) {
+  neap_model *model;
+  TRY(neap_model_open(name, &model));
+  const neap_status status = model_build_decoder(model, shape, beams, graph);
+  neap_model_close(model);
+  return status;
+}
+
 struct batch {
   int32_t source[PAIRS][SOURCE], lengths[PAIRS], tokens[PAIRS][TARGET], labels[PAIRS][TARGET];
 };
@@ -251,7 +260,7 @@ static neap_session *open_model(const struct model *m, neap_backend backend) {
       .budget = NEAP_BUDGET_MAX, .planner = "keep-all", .backend = backend, .threads = 1};
   neap_graph *graph;
   neap_session *s;
-  ASSERT_OK(neap_model_build(m->name, &shape, &graph));
+  ASSERT_OK(build_named(m->name, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   int32_t *source = neap_session_input(s, "source");
   memcpy(source, batch.source, sizeof batch.source);
@@ -413,9 +422,9 @@ static neap_session *open_predicting(const char *name, int64_t beams, const neap
   neap_session *s;
   options.predict = true;
   if (beams > 0)
-    ASSERT_OK(model_build_decoder(name, &shape, beams, &graph));
+    ASSERT_OK(build_decoder_named(name, &shape, beams, &graph));
   else
-    ASSERT_OK(neap_model_build(name, &shape, &graph));
+    ASSERT_OK(build_named(name, &shape, &graph));
   ASSERT_OK(neap_session_create(graph, &options, NULL, &s));
   int32_t *source = neap_session_input(s, "source");
   for (int n = 0; n < PAIRS; n++)
@@ -518,7 +527,7 @@ static void test_least_budget(void **state) {
   neap_session *s;
   neap_memory memory;
   uint64_t least = 0;
-  ASSERT_OK(model_build_decoder("dynamicconv-8", &shape, 1, &graph));
+  ASSERT_OK(build_decoder_named("dynamicconv-8", &shape, 1, &graph));
   assert_int_equal(neap_session_create(graph, &options, &least, &s), NEAP_OVER_BUDGET);
   options.budget = least - 1;
   assert_int_equal(neap_session_create(graph, &options, &options.budget, &s), NEAP_OVER_BUDGET);

@@ -1,6 +1,7 @@
 /* Parameter counts are the published ones; names and shapes that make no sense are refused. */
 #include <string.h>
 
+#include "models_by_name.h"
 #include "neap.h"
 #include "testing.h"
 
@@ -43,7 +44,7 @@ static void test_parameter_counts(void **state) {
   };
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
     neap_graph *graph;
-    assert_int_equal(neap_model_build(published[i].name, &(neap_model_options){.batch = 2}, &graph), NEAP_OK);
+    assert_int_equal(build_named(published[i].name, &(neap_model_options){.batch = 2}, &graph), NEAP_OK);
     assert_int_equal(neap_graph_parameters(graph), published[i].parameters);
     assert_int_equal(neap_graph_batch(graph), 2);
     neap_graph_free(graph);
@@ -52,7 +53,7 @@ static void test_parameter_counts(void **state) {
 
 static int64_t parameters_of(const char *name, const neap_model_options *options) {
   neap_graph *graph;
-  assert_int_equal(neap_model_build(name, options, &graph), NEAP_OK);
+  assert_int_equal(build_named(name, options, &graph), NEAP_OK);
   const int64_t parameters = neap_graph_parameters(graph);
   neap_graph_free(graph);
   return parameters;
@@ -162,10 +163,10 @@ static void test_sizes_of_images(void **state) {
   } refused[] = {{"unet", "188", 572, 570}, {"unet", "188", 172, 572}, {"pspnet", "6 rows", 40, 713}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     neap_graph *graph = NULL;
-    assert_int_equal(
-        neap_model_build(refused[i].name,
-                         &(neap_model_options){.image = {3, refused[i].height, refused[i].width}}, &graph),
-        NEAP_INVALID_ARGUMENT);
+    assert_int_equal(build_named(refused[i].name,
+                                 &(neap_model_options){.image = {3, refused[i].height, refused[i].width}},
+                                 &graph),
+                     NEAP_INVALID_ARGUMENT);
     assert_non_null(strstr(neap_error_message(), refused[i].part));
   }
 }
@@ -200,7 +201,7 @@ static void test_bad_names(void **state) {
                                       "dynamicconv-"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     neap_graph *graph = NULL;
-    assert_int_equal(neap_model_build(names[i], NULL, &graph), NEAP_INVALID_ARGUMENT);
+    assert_int_equal(build_named(names[i], NULL, &graph), NEAP_INVALID_ARGUMENT);
     assert_null(graph);
     assert_true(strlen(neap_error_message()) > 10);
   }
@@ -218,9 +219,8 @@ static void test_huge_sizes(void **state) {
                  {"resnet50", "2^44", 100000000}};
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     neap_graph *graph = NULL;
-    assert_int_equal(
-        neap_model_build(refused[i].name, &(neap_model_options){.batch = refused[i].batch}, &graph),
-        NEAP_TOO_LARGE);
+    assert_int_equal(build_named(refused[i].name, &(neap_model_options){.batch = refused[i].batch}, &graph),
+                     NEAP_TOO_LARGE);
     assert_non_null(strstr(neap_error_message(), refused[i].part));
   }
 }
@@ -230,9 +230,8 @@ static void test_small_images(void **state) {
   static const char *const names[] = {"vgg16", "lenet"};
   for (size_t i = 0; i < 2; i++) {
     neap_graph *graph = NULL;
-    assert_int_equal(
-        neap_model_build(names[i], &(neap_model_options){.batch = 1, .image = {3, 2, 2}}, &graph),
-        NEAP_INVALID_ARGUMENT);
+    assert_int_equal(build_named(names[i], &(neap_model_options){.batch = 1, .image = {3, 2, 2}}, &graph),
+                     NEAP_INVALID_ARGUMENT);
     assert_non_null(strstr(neap_error_message(), "2x2"));
   }
 }

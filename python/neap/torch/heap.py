@@ -6,6 +6,9 @@ from typing import Any
 
 # Bytes of Python's objects in a step, and of allocations that calls do not show when they run alone; the second: for each call.
 SLACK, SLACK_A_CALL = 256 << 10, 512
+# The bytes of a step are a multiple of this: malloc's chunks differ by 16 bytes from run to run, and a budget that one run names must
+# be met by the next.
+PAGE = 4096
 
 
 class Heap:
@@ -26,4 +29,5 @@ class Heap:
 
     def bytes(self, calls: int) -> int:
         """Returns the bytes for a step of `calls` calls."""
-        return max(self.peak + sum(self.retained.values()) + SLACK + SLACK_A_CALL * calls, self.most)
+        measured = max(self.peak + sum(self.retained.values()) + SLACK + SLACK_A_CALL * calls, self.most)
+        return -(-measured // PAGE) * PAGE

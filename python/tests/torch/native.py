@@ -195,6 +195,9 @@ class SessionOptions(ctypes.Structure):
         ("save_trained", c_bool),
         ("byte_input", ByteInput),
         ("base_on_disk", c_int),
+        ("disk", c_char_p),
+        ("disk_for", c_int),
+        ("disk_bytes", c_uint64),
         ("shard", c_int),
         ("pipeline", c_int32),
         ("pipeline_way", c_char_p),
@@ -208,6 +211,8 @@ class SessionOptions(ctypes.Structure):
         ("lora_plus", c_float),
         ("mezo", c_bool),
         ("mezo_epsilon", c_float),
+        ("compress", c_char_p),
+        ("backprop_share", c_float),
     ]
 
 
@@ -310,8 +315,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "output": (None, [c_void_p, c_char_p, Tensor]),
     "split": (None, [c_void_p, Tensor, c_int, c_int, Tensors]),
     **{name: (None, [c_void_p, Tensors, c_int, RecurrentOptions, Tensors]) for name in ("lstm", "gru")},
-    "model_build": (c_int, [c_char_p, POINTER(ModelOptions), POINTER(c_void_p)]),
-    "model_load": (c_int, [c_char_p, POINTER(ModelOptions), c_void_p]),
+    "model_open": (c_int, [c_char_p, POINTER(c_void_p)]),
+    "model_close": (None, [c_void_p]),
+    "model_build": (c_int, [c_void_p, POINTER(ModelOptions), POINTER(c_void_p)]),
+    "model_load": (c_int, [c_void_p, POINTER(ModelOptions), c_void_p]),
     "session_create": (c_int, [c_void_p, POINTER(SessionOptions), POINTER(c_uint64), POINTER(c_void_p)]),
     "session_free": (None, [c_void_p]),
     "session_input": (c_void_p, [c_void_p, c_char_p]),
@@ -541,11 +548,30 @@ def finished(library: Library, n: Network, loss: int) -> Iterator[int]:
 
 
 @contextmanager
+def opened(library: Library, name: str) -> Iterator[c_void_p]:
+    """A model, ready-made or a file's."""
+    made = c_void_p()
+    library.check(library.model_open(name.encode(), ctypes.byref(made)))
+    try:
+        yield made
+    finally:
+        library.model_close(made)
+
+
+@contextmanager
 def model(library: Library, name: str, **options: Any) -> Iterator[int]:
-    """The graph of a ready-made network."""
+    """The graph of a model."""
     graph = c_void_p()
-    library.check(library.model_build(name.encode(), ctypes.byref(ModelOptions(**options)), ctypes.byref(graph)))
+    with opened(library, name) as made:
+        library.check(library.model_build(made, ctypes.byref(ModelOptions(**options)), ctypes.byref(graph)))
     try:
         yield graph.value
     finally:
         library.graph_free(graph)
+
+
+def load(library: Library, name: str, session: Session, **options: Any) -> None:
+    """Gives the session the weights of a model's file."""
+    with opened(library, name) as made:
+        shape = ModelOptions(**options)
+        library.check(library.model_load(made, ctypes.byref(shape), c_void_p(session.handle)))

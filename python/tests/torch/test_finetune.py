@@ -3,7 +3,6 @@ a kill, exported adapters, GGUF files of every type, and files that are not as t
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import random
@@ -299,8 +298,7 @@ def predict(
         native.model(library, str(path), **shape) as graph,
         native.session(library, graph, predict=True, **options) as session,
     ):
-        made = native.ModelOptions(**shape)
-        library.check(library.model_load(str(path).encode(), ctypes.byref(made), ctypes.c_void_p(session.handle)))
+        native.load(library, str(path), session, **shape)
         if adapters is not None:
             session.initialise(adapters)
         session.fill("tokens", ids.numpy().astype(np.int32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import struct
 from pathlib import Path
@@ -89,15 +88,13 @@ def test_resnet18(library: native.Library, tmp_path: Path) -> None:
             buffer.uniform_(0.5, 1.5) if "var" in name else buffer.uniform_(-0.2, 0.2)
     path = tmp_path / "resnet18.safetensors"
     write_safetensors(path, net.state_dict())
-    graph = ctypes.c_void_p()
-    options = native.ModelOptions(batch=2, image=(3, 64, 64))
-    library.check(library.model_build(b"resnet18", ctypes.byref(options), ctypes.byref(graph)))
-    session = native.Session(library, graph.value, {"predict": True})
-    session.initialise(path, MAP)
     image = np.random.default_rng(2).standard_normal((2, 3, 64, 64), np.float32)
-    session.fill("image", image)
-    session.predict()
-    logits = net(torch.from_numpy(image)).detach().numpy()
-    assert np.abs(session.output("logits") - logits).max() < 1e-4 * np.abs(logits).max()
-    session.free()
-    library.graph_free(graph)
+    with (
+        native.model(library, "resnet18", batch=2, image=(3, 64, 64)) as graph,
+        native.session(library, graph, predict=True) as session,
+    ):
+        session.initialise(path, MAP)
+        session.fill("image", image)
+        session.predict()
+        logits = net(torch.from_numpy(image)).detach().numpy()
+        assert np.abs(session.output("logits") - logits).max() < 1e-4 * np.abs(logits).max()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import shutil
 from pathlib import Path
@@ -199,8 +198,7 @@ def tokens() -> torch.Tensor:
 
 
 def load(library: native.Library, path: Path, session: native.Session, **options: Any) -> None:
-    shape = native.ModelOptions(**options)
-    library.check(library.model_load(str(path).encode(), ctypes.byref(shape), ctypes.c_void_p(session.handle)))
+    native.load(library, str(path), session, **options)
 
 
 def relative(a: np.ndarray, b: np.ndarray) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -285,10 +284,8 @@ def test_tokens_one_by_one_give_the_same_logits(library: native.Library, tmp_pat
 )
 def test_refusals(library: native.Library, tmp_path: Path, family: str, divisor: int, words: list[str]) -> None:
     models.make(family, tmp_path)
-    shape = native.ModelOptions(batch=1, length=8, side=divisor)
-    graph = ctypes.c_void_p()
-    with pytest.raises(native.Failed) as failed:
-        library.check(library.model_build(str(tmp_path).encode(), ctypes.byref(shape), ctypes.byref(graph)))
+    with pytest.raises(native.Failed) as failed, native.model(library, str(tmp_path), batch=1, length=8, side=divisor):
+        pass
     for word in words:
         assert word in str(failed.value)
 

@@ -13,6 +13,8 @@ static struct attention attention_of(const struct neap_graph *graph, const struc
   const bool packed = node_input(graph, node, 1) == NULL;
   return (struct attention){.sequences = s.sequences,
                             .queries = s.queries,
+                            .length = s.length,
+                            .packed = packed,
                             .keys = s.keys,
                             .heads = s.heads,
                             .key_heads = s.key_heads,
@@ -34,7 +36,8 @@ static struct attention attention_now(const struct kernel *kernel, void *const *
   a.key = (struct random_key){context->seed, random_stream(run_draw(context), ATTRIBUTES.attention.stream)};
   a.first = context->first_row;
   a.lengths = in[3];
-  a.places = places < kernel_node(kernel)->input_count ? in[places] : NULL;
+  if (places < kernel_node(kernel)->input_count)
+    *(ATTRIBUTES.attention.length > 0 ? &a.rows : &a.places) = in[places];
   return a;
 }
 

@@ -60,7 +60,8 @@ static int64_t choose_block(const struct neap_graph *graph, int64_t block) {
  * weights' positions, on what ReLU keeps, or on where weights are stored. */
 static bool depends_on_form(enum op op) {
   return op == OP_DENSIFY || op == OP_ACCUMULATE_SPARSE || op == OP_RELU || op == OP_RELU_BACKWARD ||
-         op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD || op == OP_FETCH || op == OP_ALL_GATHER;
+         op == OP_RELU_MASK || op == OP_RELU_MASK_BACKWARD || op == OP_FETCH || op == OP_ALL_GATHER ||
+         op == OP_LOAD;
 }
 
 /* Returns the bytes of the operands of the largest node. */
@@ -303,6 +304,7 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
 const struct backend cpu_backend = {
     .name = "cpu",
     .device = &host_device,
+    .takes_shares = true,
     .create_state = create_state,
     .free_state = free_state,
     .describe = describe,

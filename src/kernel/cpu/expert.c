@@ -135,7 +135,7 @@ static neap_status prepare_rows(struct cpu *cpu, const struct neap_graph *graph,
     if (bytes > p->workspace) p->workspace = bytes;
   }
   kernel.sums = (p->workspace + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-  if (w->on_disk) {
+  if (is_read_by_rows(w)) {
     p->workspace = kernel.sums + dtype_bytes(w->dtype, (uint64_t)(w->elements / experts));
     p->seconds = roofline_seconds(p->roofline, graph, node) + fetch_seconds(p->roofline, w);
   }
@@ -148,9 +148,10 @@ static neap_status take_weights(const struct kernel *kernel, int32_t slot, void 
                                 const struct run_context *context, int64_t expert, void **weights) {
   const struct tensor *w = kernel_input(kernel, slot);
   const int64_t rows = w->dims[0] / kernel_input(kernel, EXPERT_ENDS)->dims[0];
-  *weights = w->on_disk ? (unsigned char *)workspace + cpu_kernel(kernel)->sums
-                        : element_of(in[slot], w->dtype, expert * rows * w->dims[1]);
-  return w->on_disk ? context->rows.read(context->rows.context, w, expert * rows, rows, *weights) : NEAP_OK;
+  *weights = is_read_by_rows(w) ? (unsigned char *)workspace + cpu_kernel(kernel)->sums
+                                : element_of(in[slot], w->dtype, expert * rows * w->dims[1]);
+  return is_read_by_rows(w) ? context->rows.read(context->rows.context, w, expert * rows, rows, *weights)
+                            : NEAP_OK;
 }
 
 /* Multiplies the rows of each expert by its weights; `rows` and `weights`: slots of the inputs. */

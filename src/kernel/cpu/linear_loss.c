@@ -104,7 +104,7 @@ static neap_status prepare_loss(struct cpu *cpu, const struct neap_graph *graph,
                           .weights = w->dtype,
                           .bias = bias != NULL ? bias->dtype : NEAP_F32,
                           .fixed = back && node->attributes.loss.fixed,
-                          .on_disk = w->on_disk,
+                          .on_disk = is_read_by_rows(w),
                           .perturbed = w->perturbed};
   uint64_t scratch = 0;
   k.pairs = k.storage == NEAP_BF16 && cpu->kernels->multiplies_pairs();

@@ -100,7 +100,7 @@ static void need_zeros_kept(const struct neap_graph *graph, const struct node *n
 static const float zero;
 static const struct stored of_zeros = {NEAP_F32, (void *)&zero};
 
-#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+#define UNARY(NAME, id, text, about, KEEPS, READS, value, slope)                                             \
   RUN(run_##id) {                                                                                            \
     (void)workspace, (void)context;                                                                          \
     K->id(stored_elements(A), scalars_of(kernel_node(kernel)), stored_input(kernel, in, 0),                  \

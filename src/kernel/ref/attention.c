@@ -13,6 +13,8 @@ struct attention {
   const double *q, *k, *v;
   int64_t query_row, key_row; /* elements from one row of a sequence to the next */
   const int32_t *lengths, *places;
+  const int32_t *rows; /* numbers of the queries that are given; NULL: all are */
+  bool packed;
   uint64_t seed, stream;
 };
 
@@ -25,9 +27,11 @@ static struct attention attention_of(const struct kernel *kernel, void *const *i
                         .k = in[1],
                         .v = in[2],
                         .lengths = in[3],
-                        .places = places < kernel_node(kernel)->input_count ? in[places] : NULL,
+                        .packed = in[1] == NULL,
                         .seed = context->seed,
                         .stream = random_stream(run_draw(context), ATTRIBUTES->attention.stream)};
+  if (places < kernel_node(kernel)->input_count)
+    *(ATTRIBUTES->attention.length > 0 ? &t.rows : &t.places) = in[places];
   t.query_row = t.s.heads * t.s.depth;
   t.key_row = t.s.key_heads * t.s.depth;
   if (in[1] != NULL) return t;
@@ -37,9 +41,12 @@ static struct attention attention_of(const struct kernel *kernel, void *const *i
   return t;
 }
 
+/* Returns the row of its sequence that query i is. */
+static int64_t row_of(const struct attention *t, int64_t i) { return t->rows != NULL ? t->rows[i] : i; }
+
 /* Return where row i of a head of queries begins, and row j of the head of keys that it reads. */
 static int64_t query_at(const struct attention *t, int64_t n, int64_t h, int64_t i) {
-  return (n * t->s.queries + i) * t->query_row + h * t->s.depth;
+  return (t->packed ? n * t->s.length + row_of(t, i) : n * t->s.queries + i) * t->query_row + h * t->s.depth;
 }
 static int64_t key_at(const struct attention *t, int64_t n, int64_t h, int64_t j) {
   return (n * t->s.keys + j) * t->key_row + h / (t->s.heads / t->s.key_heads) * t->s.depth;
@@ -49,7 +56,7 @@ static int64_t result_at(const struct attention *t, int64_t n, int64_t h, int64_
 }
 
 static bool sees(const struct attention *t, int64_t n, int64_t h, int64_t i, int64_t j) {
-  const int64_t place = i + t->s.keys - t->s.queries;
+  const int64_t place = row_of(t, i) + t->s.keys - t->s.length;
   return !(t->lengths != NULL && j >= t->lengths[n]) &&
          attention_sees(attention_of_head(&t->a->patterns, h), t->a->causal, place, j) &&
          !(t->places != NULL && place - j > t->places[n * t->s.queries + i]);
@@ -78,7 +85,7 @@ static double score_slope(const struct attention *t, double score) {
 static double kept(const struct attention *t, int64_t n, int64_t h, int64_t i, int64_t j) {
   const double p = (double)t->a->probability;
   if (p == 0) return 1;
-  const uint64_t at = (uint64_t)(((n * t->s.heads + h) * t->s.queries + i) * t->s.keys + j);
+  const uint64_t at = (uint64_t)(((n * t->s.heads + h) * t->s.length + row_of(t, i)) * t->s.keys + j);
   uint32_t word[4];
   random_philox(t->seed, t->stream, at / 4, word);
   return (double)random_uniform(word[at % 4]) >= p ? 1 / (1 - p) : 0;
@@ -142,7 +149,8 @@ RUN(run_attention_backward) {
   }
   FOR(n, t.s.sequences) FOR(h, t.s.heads) FOR(i, t.s.queries) {
     const int64_t at = result_at(&t, n, h, i);
-    attend_backward(&t, n, h, i, y + at, log_sum[(n * t.s.heads + h) * t.s.queries + i], dy + at, sums);
+    attend_backward(&t, n, h, i, y + at, log_sum[(n * t.s.heads + h) * t.s.length + row_of(&t, i)], dy + at,
+                    sums);
   }
   for (int32_t i = 0; i < outputs; i++)
     memcpy(out[i], sums[i], (size_t)kernel_output(kernel, i)->elements * sizeof(double));

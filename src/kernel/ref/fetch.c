@@ -3,6 +3,9 @@
 #include "kernel/ref/ref.h"
 
 RUN(run_fetch) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
+RUN(run_load) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
+RUN(run_store) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
+RUN(run_restore) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
 RUN(run_all_gather) { return run_fetch_elsewhere(kernel, in, out, workspace, context); }
 
 /* Reads rows of a table into the workspace. */

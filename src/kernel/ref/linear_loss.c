@@ -110,7 +110,7 @@ static neap_status run_with_weights(kernel_run *run, const struct kernel *kernel
   enum { INPUTS = LOSS_BACK_GRADIENT + 1 };
   const struct tensor *w = kernel_input(kernel, LOSS_WEIGHTS);
   void *given[INPUTS] = {NULL};
-  if (!w->on_disk) return run(kernel, in, out, workspace, context);
+  if (!is_read_by_rows(w)) return run(kernel, in, out, workspace, context);
   memcpy(given, in, (size_t)kernel_node(kernel)->input_count * sizeof *given);
   given[LOSS_WEIGHTS] = workspace;
   TRY(context->rows.read(context->rows.context, w, 0, w->dims[0], workspace));

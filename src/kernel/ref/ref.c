@@ -287,7 +287,7 @@ RUN(run_running_statistics) {
 #define KEPT_Y       const real y = ((const double *)in[0])[i], dy = ((const double *)in[1])[i];
 #define KEPT_NOTHING const real dy = ((const double *)in[0])[i];
 
-#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+#define UNARY(NAME, id, text, about, KEEPS, READS, value, slope)                                             \
   RUN(run_##id) {                                                                                            \
     UNUSED;                                                                                                  \
     const real a = (double)ATTRIBUTES->scalar.a, b = (double)ATTRIBUTES->scalar.b;                           \
@@ -704,9 +704,10 @@ static neap_status prepare(void *state, const struct neap_graph *graph, const st
   }
   if (node->op == OP_LINEAR_CROSS_ENTROPY || node->op == OP_LINEAR_CROSS_ENTROPY_BACKWARD) {
     const struct tensor *w = node_input(graph, node, LOSS_WEIGHTS);
-    if (w->on_disk) p->workspace = dtype_bytes(w->dtype, (uint64_t)w->elements);
+    if (is_read_by_rows(w)) p->workspace = dtype_bytes(w->dtype, (uint64_t)w->elements);
   }
-  if (node->op == OP_FETCH) p->seconds = fetch_seconds(p->roofline, node_input(graph, node, 0));
+  if (node->op == OP_FETCH || node->op == OP_LOAD)
+    p->seconds = fetch_seconds(p->roofline, node_input(graph, node, 0));
   p->run = runs[node->op];
   return NEAP_OK;
 }

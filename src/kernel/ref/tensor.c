@@ -1,7 +1,10 @@
 /* Operators on tensors of any shape: plain loops over indices. */
+#include <math.h>
 #include <string.h>
 
 #include "base/quantised.h"
+#include "base/random.h"
+#include "kernel/random_stream.h"
 #include "kernel/ref/real.h"
 #include "kernel/ref/ref.h"
 
@@ -309,7 +312,7 @@ RUN(run_perturb) {
   return NEAP_OK;
 }
 
-/* ---- Quantised parameters ---- */
+/* ---- Quantised parameters, and values in blocks of few bits ---- */
 
 RUN(run_dequantise) {
   UNUSED;
@@ -317,10 +320,61 @@ RUN(run_dequantise) {
   const struct tensor *x = kernel_input(kernel, 0);
   for (int64_t first = 0; first < x->elements; first += PART) {
     const int64_t count = x->elements - first < PART ? x->elements - first : PART;
+    const int64_t block = dtype_rows[x->dtype].block_elements, whole = (count + block - 1) / block * block;
     float numbers[PART];
-    dequantise(x->dtype, count, (const unsigned char *)in[0] + dtype_bytes(x->dtype, (uint64_t)first),
+    dequantise(x->dtype, whole, (const unsigned char *)in[0] + dtype_bytes(x->dtype, (uint64_t)first),
                numbers);
     FOR(i, count)((double *)out[0])[first + i] = (double)numbers[i];
+  }
+  return NEAP_OK;
+}
+
+/* The key and stream of a tensor's draws. */
+struct draws {
+  uint64_t seed, stream;
+};
+
+/* Returns the 16 random bits of element `i`. */
+static uint32_t rounding_bits(struct draws draws, int64_t i) {
+  uint32_t words[4];
+  random_philox(draws.seed, draws.stream, (uint64_t)i / 8, words);
+  return words[i % 8 / 2] >> i % 2 * 16 & 0xFFFF;
+}
+
+/* Writes a block of `count` numbers; x[0] is number `first`. Where there are fewer the first is repeated. */
+static void compress_block(neap_dtype dtype, int64_t count, const double *x, struct draws draws,
+                           int64_t first, unsigned char *block) {
+  struct c8 made = {.q = {0}};
+  float low = (float)x[0], high = low;
+  bool finite = true;
+  FOR(i, count) {
+    low = fminf(low, (float)x[i]);
+    high = fmaxf(high, (float)x[i]);
+    finite = finite && isfinite((float)x[i]);
+  }
+  const struct spacing s = spacing_of(dtype, finite, low, high);
+  made.step = s.step, made.least = s.least;
+  for (int64_t i = 0; i < COMPRESSED_BLOCK && s.step != NOT_FINITE; i++) {
+    const int32_t q = compressed_number(s, (float)x[i < count ? i : 0], rounding_bits(draws, first + i));
+    const int64_t half = COMPRESSED_BLOCK / 2;
+    if (dtype == NEAP_C8)
+      made.q[i] = (uint8_t)q;
+    else
+      made.q[i % half] = (uint8_t)(made.q[i % half] | q << (i < half ? 0 : 4));
+  }
+  memcpy(block, &made, (size_t)dtype_rows[dtype].block_bytes);
+}
+
+RUN(run_compress) {
+  UNUSED;
+  const struct tensor *x = kernel_input(kernel, 0);
+  const neap_dtype dtype = kernel_output(kernel, 0)->dtype;
+  const struct draws draws = {context->seed ^ random_name(RANDOM_NO_NAME, kernel_node(kernel)->name),
+                              compress_stream(run_draw(context))};
+  for (int64_t first = 0; first < x->elements; first += COMPRESSED_BLOCK) {
+    const int64_t left = x->elements - first, count = left < COMPRESSED_BLOCK ? left : COMPRESSED_BLOCK;
+    compress_block(dtype, count, (const double *)in[0] + first, draws, first,
+                   (unsigned char *)out[0] + dtype_bytes(dtype, (uint64_t)first));
   }
   return NEAP_OK;
 }

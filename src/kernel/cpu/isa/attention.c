@@ -164,16 +164,23 @@ static void turn_pairs(int64_t count, int64_t depth, const float *rows, float *c
   }
 }
 
+/* Returns row i of some, by the numbers that rows have (NULL: their own). */
+static int64_t numbered_row(const struct attention_rows *rows, const int32_t *numbers, int64_t i) {
+  const int64_t row = attention_row(rows, i);
+  return numbers != NULL ? numbers[row] : row;
+}
+
 /* Packs rows of a head, `row` elements from one to the next, padded with zeros to whole vectors. Transposed
  * floats are multiplied by `scale`. */
-static void pack(const struct attention *a, bool pairs, const struct attention_rows *rows, const void *from,
-                 int64_t row, float scale, const struct factors *to) {
+static void pack(const struct attention *a, bool pairs, const struct attention_rows *rows,
+                 const int32_t *numbers, const void *from, int64_t row, float scale,
+                 const struct factors *to) {
   const int64_t width = whole_vectors(a->depth), count = rows->count;
   const size_t element = bytes_of(pairs ? NEAP_BF16 : NEAP_F32), length = (size_t)width * element,
                used = (size_t)a->depth * element;
   unsigned char *here = (unsigned char *)to->rows;
   for (int64_t i = 0; i < count; i++, here += length) {
-    const void *x = element_at(from, a->storage, attention_row(rows, i) * row);
+    const void *x = element_at(from, a->storage, numbered_row(rows, numbers, i) * row);
     if (pairs)
       memcpy(here, x, used);
     else
@@ -204,11 +211,13 @@ static void pack_weights(bool pairs, int64_t keys, int64_t queries, const float 
 }
 
 /* Transposes columns back to rows of a head, each times its factor. made: [width], workspace. */
-static void unpack_columns(const struct attention *a, const struct attention_rows *rows, const float *columns,
-                           const float *factors, float *made, void *to, int64_t row) {
+static void unpack_columns(const struct attention *a, const struct attention_rows *rows,
+                           const int32_t *numbers, const float *columns, const float *factors, float *made,
+                           void *to, int64_t row) {
   for (int64_t i = 0; i < rows->count; i++) {
     for (int64_t d = 0; d < a->depth; d++) made[d] = columns[d * QUERIES + i] * factors[i];
-    narrow_run(a->storage, a->depth, made, (void *)element_at(to, a->storage, attention_row(rows, i) * row));
+    narrow_run(a->storage, a->depth, made,
+               (void *)element_at(to, a->storage, numbered_row(rows, numbers, i) * row));
   }
 }
 
@@ -241,6 +250,10 @@ static struct keys keys_of(const struct attention *a, const struct queries *q) {
   struct attention_rows places = q->rows;
   int64_t own = q->places != NULL ? q->length : 0; /* the first key of the sequences of these queries */
   places.first = q->place;
+  if (a->rows != NULL) /* all rows from the first to the last one */
+    places = (struct attention_rows){q->place, 1, 1, 0,
+                                     1 + numbered_row(&q->rows, a->rows, q->rows.count - 1) -
+                                         numbered_row(&q->rows, a->rows, 0)};
   for (int64_t i = 0; q->places != NULL && i < q->rows.count; i++)
     own = least(own, attention_row(&places, i) - q->places[attention_row(&q->rows, i)]);
   struct keys keys = {.run = 0};
@@ -266,11 +279,26 @@ static int64_t neighbours(const struct attention_rows *rows, int64_t k) {
                                    : least(rows->count - k, rows->run - (rows->from + k) % rows->run);
 }
 
+/* The same for queries that are some rows of a sequence. */
+static void hide_by_row(const struct attention *a, const struct queries *q, const struct attention_rows *keys,
+                        float *scores) {
+  for (int64_t j = 0; j < keys->count; j++)
+    for (int64_t i = 0; i < q->rows.count; i++) {
+      const int64_t place = numbered_row(&q->rows, a->rows, i) + a->keys - a->length;
+      if (!attention_sees(q->pattern, a->causal, place, attention_row(keys, j)))
+        scores[j * QUERIES + i] = -INFINITY;
+    }
+}
+
 /* Sets scores to -infinity where a query does not see the key. */
 static void hide(const struct attention *a, const struct queries *q, const struct attention_rows *keys,
                  float *scores) {
   const struct attention_pattern *p = q->pattern;
   if (!a->causal && p->reach == 0 && p->block == 0 && q->places == NULL) return;
+  if (a->rows != NULL) {
+    hide_by_row(a, q, keys, scores);
+    return;
+  }
   const int64_t ahead = (attention_row(keys, 0) - q->place) / q->rows.stride;
   const bool alike = keys->run == 1 && keys->stride == q->rows.stride; /* else queries are neighbours */
   for (int64_t j = 0; j < keys->count; j++) {
@@ -294,7 +322,7 @@ static void draw_run(const struct attention *a, const struct queries *q, int64_t
   const float probability = a->probability, keep = 1 / (1 - probability);
   for (int64_t i = 0; i < q->rows.count; i++) {
     const int64_t row =
-        ((a->first + q->sequence) * a->heads + q->head) * a->queries + attention_row(&q->rows, i);
+        ((a->first + q->sequence) * a->heads + q->head) * a->length + numbered_row(&q->rows, a->rows, i);
     const uint64_t at = (uint64_t)(row * a->keys + first_key);
     uint32_t draws[DRAWS];
     float factors[DRAWS];
@@ -343,8 +371,8 @@ static void score(const struct attention *a, const struct queries *q, const stru
                   const void *k, const void *v, const struct block *b) {
   const int64_t count = keys->count, columns = whole_vectors(q->rows.count),
                 row = units_of(b->pairs, whole_vectors(a->depth));
-  pack(a, b->pairs, keys, k, a->key_row, 1, &b->keys);
-  pack(a, b->pairs, keys, v, a->key_row, 1, &b->values);
+  pack(a, b->pairs, keys, NULL, k, a->key_row, 1, &b->keys);
+  pack(a, b->pairs, keys, NULL, v, a->key_row, 1, &b->values);
   multiply(b->pairs, count, q->rows.count, a->depth, (struct factor){b->keys.rows, row, 1},
            (struct right_factor){b->queries.columns, QUERIES},
            (struct result){.data = b->scores, .row = QUERIES});
@@ -394,7 +422,7 @@ static void attend(const struct attention *a, const struct queries *q, const voi
   struct running r = {{0}, {0}, {0}};
   for (int i = 0; i < QUERIES; i++) r.highest[i] = -FLT_MAX;
   memset(b->sums, 0, (size_t)(width * QUERIES) * sizeof *b->sums);
-  pack(a, b->pairs, &q->rows, queries, a->query_row, a->scale, &b->queries);
+  pack(a, b->pairs, &q->rows, NULL, queries, a->query_row, a->scale, &b->queries);
   while (next_keys(&seen, &keys)) {
     score(a, q, &keys, k, v, b);
     exponentiate(keys.count, columns, &r, b->scores);
@@ -412,7 +440,7 @@ static void attend(const struct attention *a, const struct queries *q, const voi
     log_sum[attention_row(&q->rows, i)] = sum != 0 ? r.highest[i] + logarithm(sum) : -INFINITY;
     r.shrink[i] = sum != 0 ? 1 / sum : 0;
   }
-  unpack_columns(a, &q->rows, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
+  unpack_columns(a, &q->rows, NULL, b->sums, r.shrink, b->row[0], y, a->heads * a->depth);
 }
 
 /* Block `index` of the queries of a head. */
@@ -423,14 +451,15 @@ static struct queries queries_of(const struct attention *a, int64_t n, int64_t h
                           .head = h,
                           .rows = rows,
                           .pattern = pattern,
-                          .place = rows.first + a->keys - a->queries,
+                          .place =
+                              (rows.count > 0 ? numbered_row(&rows, a->rows, 0) : 0) + a->keys - a->length,
                           .length = a->lengths != NULL ? most(0, least(a->lengths[n], a->keys)) : a->keys,
                           .places = a->places != NULL ? a->places + n * a->queries : NULL};
 }
 
 /* Return the offset of a head's first row: of queries, of results and of keys. */
 static int64_t query_at(const struct attention *a, const struct queries *q) {
-  return q->sequence * a->queries * a->query_row + q->head * a->depth;
+  return q->sequence * (a->packed ? a->length : a->queries) * a->query_row + q->head * a->depth;
 }
 static int64_t row_of_result(const struct attention *a, const struct queries *q) {
   return (q->sequence * a->queries * a->heads + q->head) * a->depth;
@@ -504,7 +533,7 @@ static void gather_terms(const struct attention *a, const struct queries *q, con
                          const float *log_sum, const void *dy, const struct block *b, struct terms *t) {
   for (int64_t i = 0; i < QUERIES;
        i++) { /* a weight of 0 for queries that see no key, and for rows that are padding */
-    const float sum = i < q->rows.count ? log_sum[attention_row(&q->rows, i)] : INFINITY;
+    const float sum = i < q->rows.count ? log_sum[numbered_row(&q->rows, a->rows, i)] : INFINITY;
     t->log_sum[i] = sum != -INFINITY ? sum : INFINITY;
     t->mean[i] = 0;
   }
@@ -592,14 +621,28 @@ static void query_backward(const struct attention *a, const struct queries *some
   for (int i = 0; i < QUERIES; i++) ones[i] = 1;
   const int64_t at = query_at(a, some), result = row_of_result(a, some);
   const void *some_y = element_at(f.y, a->storage, result), *some_dy = element_at(dy, a->storage, result);
+  const int32_t *numbers = a->packed ? a->rows : NULL;
   struct terms t;
-  pack(a, b->pairs, &some->rows, element_at(f.q, a->storage, at), a->query_row, a->scale, &b->queries);
-  pack(a, b->pairs, &some->rows, some_dy, a->heads * a->depth, 1, &b->gradient);
-  gather_terms(a, some, some_y, f.log_sum + (some->sequence * a->heads + some->head) * a->queries, some_dy, b,
+  pack(a, b->pairs, &some->rows, numbers, element_at(f.q, a->storage, at), a->query_row, a->scale,
+       &b->queries);
+  pack(a, b->pairs, &some->rows, NULL, some_dy, a->heads * a->depth, 1, &b->gradient);
+  gather_terms(a, some, some_y, f.log_sum + (some->sequence * a->heads + some->head) * a->length, some_dy, b,
                &t);
   attend_backward(a, some, f.k, f.v, &t, b);
-  unpack_columns(a, &some->rows, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
+  unpack_columns(a, &some->rows, numbers, b->sums, ones, b->row[0], (void *)element_at(dq, a->storage, at),
                  a->query_row);
+}
+
+/* Makes dq of a head 0 in the rows that are not given. */
+static void clear_others(const struct attention *a, int64_t sequence, int64_t head, void *dq) {
+  const int64_t begin = sequence * a->length * a->query_row + head * a->depth;
+  for (int64_t t = 0, i = 0; t < a->length; t++) {
+    if (i < a->queries && a->rows[i] == t)
+      i++;
+    else
+      memset((void *)element_at(dq, a->storage, begin + t * a->query_row), 0,
+             (size_t)a->depth * bytes_of(a->storage));
+  }
 }
 
 /* A task is a head of keys with all its heads of queries: a result in place of an operand is written after
@@ -621,6 +664,8 @@ void ISA(attention_backward)(struct attention a, struct attended f, struct atten
         const struct queries some = queries_of(&a, n, h, i);
         if (some.rows.count > 0) query_backward(&a, &some, of_head, d.dy, d.dq, &b);
       }
+    for (int64_t h = key_head * group; a.packed && a.rows != NULL && h < (key_head + 1) * group; h++)
+      clear_others(&a, n, h, d.dq);
     unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(d.dk, a.storage, keys), a.key_row);
     unpack_rows(&a, a.keys, b.value_sums, (void *)element_at(d.dv, a.storage, keys), a.key_row);
   }

@@ -26,7 +26,7 @@ typedef float real;
 #define KEPT_Y       const real y = kept[i], dy = given[i];
 #define KEPT_NOTHING const real dy = given[i];
 
-#define UNARY(NAME, id, text, about, KEEPS, value, slope)                                                    \
+#define UNARY(NAME, id, text, about, KEEPS, READS, value, slope)                                             \
   static void id##_run(int64_t count, struct scalars s, const float *given, float *out) {                    \
     const real a = s.a, b = s.b;                                                                             \
     (void)a, (void)b;                                                                                        \

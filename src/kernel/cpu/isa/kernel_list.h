@@ -173,7 +173,10 @@ KERNEL(void, clear, (int64_t count, struct updated sum))
 KERNEL(void, momentum_begin,
        (int64_t count, struct stored w, struct updated m, float momentum, float weight_decay, float origin))
 KERNEL(void, momentum_end, (int64_t count, struct updated w, struct stored m, float rate))
-/* Dequantises `count` numbers in whole blocks. */
+/* Rounds `count` numbers at random by `key` to blocks of C8 or C4; the last may have fewer numbers. */
+KERNEL(void, compress,
+       (neap_dtype dtype, int64_t count, struct random_key key, struct stored x, void *blocks))
+/* Dequantises `count` numbers, in whole blocks but for the last. */
 KERNEL(void, dequantise, (neap_dtype dtype, int64_t count, const void *blocks, struct stored y))
 /* Dequantises the columns from `first` on, `count` of them, of numbers [rows, columns], in whole blocks: y
  * [rows, count]. */
@@ -313,7 +316,8 @@ PAIRS_KERNEL(void, attention,
              (struct attention a, const void *q, const void *k, const void *v, void *y, float *log_sum,
               void *workspace))
 /* Gradients of attention. dq may be in place of dy, y or q, dk of k, dv of v, also if q, k and v are parts
- * of one tensor. */
+ * of one tensor. Of a.rows alone: y, dy, q and dq have these rows; where they are packed q and dq have all,
+ * and dq is 0 elsewhere. log_sum has all rows. */
 PAIRS_KERNEL(void, attention_backward,
              (struct attention a, struct attended f, struct attention_gradients d, void *workspace))
 /* Returns the bytes of workspace of attention or, if `backward`, of attention_backward. */
@@ -329,6 +333,12 @@ KERNEL(void, positions, (int64_t rows, int64_t half, int64_t first, float *y))
  * rows after them. In place. */
 KERNEL(void, sequence_mask,
        (int64_t sequences, int64_t rows, size_t row, const int32_t *lengths, const void *x, void *y))
+/* Copies rows of each sequence, `row` bytes each: row i of the `kept` ones is row rows[i] of x, whose
+ * sequences have `length` rows. */
+KERNEL(void, gather_rows, (struct kept_rows k, size_t row, const void *x, void *y))
+/* y = addend (NULL: 0), and row i of each sequence of x added to its row rows[i]. `row`: elements. In place
+ * of the addend. */
+KERNEL(void, scatter_rows, (struct kept_rows k, int64_t row, const float *x, const float *addend, float *y))
 /* Counts the ids of each sequence before its first negative one; ids: [sequences, times]. */
 KERNEL(void, sequence_lengths, (int64_t sequences, int64_t times, const int32_t *ids, int32_t *lengths))
 /* Solves t.size equations for t.columns in place: L x = x - w or, transposed, L^T x = x - w. L lies in rows

@@ -209,7 +209,10 @@ struct attention {
   float scale, cap, probability; /* cap: scores become cap tanh(score / cap); 0: no cap */
   neap_dtype storage;            /* of all operands except the logarithms */
   struct random_key key;
-  int64_t first;                   /* the number of the first sequence in the counters of dropout */
+  int64_t length;      /* of the queries of a sequence, of which `rows` are given; else `queries` */
+  const int32_t *rows; /* [queries], ascending, backward; NULL: all */
+  bool packed;         /* queries, keys and values lie in one tensor */
+  int64_t first;       /* the number of the first sequence in the counters of dropout */
   const int32_t *lengths, *places; /* [sequences], [sequences, queries]; NULL: hide no key */
 };
 
@@ -221,6 +224,11 @@ struct attended {
 struct attention_gradients {
   const void *dy;
   void *dq, *dk, *dv;
+};
+
+struct kept_rows { /* of sequences of `length` rows, the same of all */
+  int64_t sequences, length, kept;
+  const int32_t *rows; /* [kept], ascending */
 };
 
 struct rotary { /* as struct rotary_attributes (graph/attributes.h) */

@@ -1,25 +1,11 @@
-/* What a model learns from: the fields that go in, what its label is, and the shape that is asked for. */
-#ifndef NEAP_GRAPH_TASK_H
-#define NEAP_GRAPH_TASK_H
+/* What is asked of data that are opened for a model: what it learns from, its shape, and what it brings. */
+#ifndef NEAP_TASK_TASK_H
+#define NEAP_TASK_TASK_H
 
 #include "base/region.h"
 #include "base/status.h"
 
-enum task_kind {
-  TASK_IMAGES,   /* "image" [N, C, H, W], a class each: "label" [N] */
-  TASK_PIXELS,   /* the same, a class for each pixel: "label" [N, H', W'] */
-  TASK_TOKENS,   /* "tokens" [N, T], each one's next token: "label" [N, T]. Classes are the vocabulary */
-  TASK_MASKED,   /* the same, but labels are those of tokens that are masked */
-  TASK_VECTORS,  /* "sequence" [N, T, K], a class each: "label" [N, T] */
-  TASK_FEATURES, /* "features" [N, K], a class each: "label" [N]; or values "label" [N, L]. Images do, too */
-  TASK_PAIRS,    /* "source" [N, S], with -1 behind its end, and "tokens" and "label" as above */
-  TASK_TEXTS,    /* "tokens" [N, T], with -1 behind a text's end; "label" as of TASK_FEATURES */
-  TASK_KINDS
-};
-
-/* Inputs of a graph whose records have two labels (neap_softmax_cross_entropy_mixed). */
-#define OTHER_LABELS "other_labels"
-#define LABEL_SHARES "label_shares"
+enum { TASK_KINDS = NEAP_TASK_TEXTS + 1 };
 
 struct encoding;
 struct tokenizer;
@@ -32,11 +18,11 @@ struct task_labels {
   bool values; /* `count` values, not classes */
 };
 
-/* What a model of a file brings for texts, by its name; NULL where it has none of its own. */
+/* What a model brings for texts; NULL and zeros where it has none of its own. */
 struct task_texts {
-  neap_status (*read_tokenizer)(const char *model, struct tokenizer **tokenizer);
-  neap_status (*read_template)(const char *model, struct chat_template **chat);
-  neap_status (*read_labels)(const char *model, struct region *region, struct task_labels *labels);
+  neap_status (*read_tokenizer)(const neap_model *model, struct tokenizer **tokenizer);
+  neap_status (*read_template)(const neap_model *model, struct chat_template **chat);
+  neap_status (*read_labels)(const neap_model *model, struct region *region, struct task_labels *labels);
 };
 
 /* How conversations become tokens. Zeros: as the source's name and the model say. */
@@ -57,13 +43,14 @@ struct task_pixels {
 struct task_row {
   const char *input, *label; /* inputs of its graph; an image may also come as bytes, see neap_byte_input */
   const char *records;       /* what a batch has: "images", "sequences", "records" or "pairs" */
-  const char *learns; /* "images", "sequences of tokens": kinds that share it learn from the same data */
+  const char *learns;        /* "images", "sequences of tokens" */
+  neap_task like;            /* the first kind that learns from the same data */
 };
 extern const struct task_row task_rows[TASK_KINDS];
 
 /* What is asked of data that are opened for a model. Zeros: nothing. */
 struct task {
-  enum task_kind kind;
+  neap_task kind;
   int64_t image[3], classes;             /* of the model; a source that draws its records draws such */
   int64_t asked_image[3], asked_classes; /* by the user */
   int64_t batch;                         /* there are some batches, whatever they take */
@@ -76,8 +63,8 @@ struct task {
       *encoding; /* by which records become what the model has learned from (data/encoding.h);
                     labels may be missing then; NULL: the data are learned from */
   const struct encoding
-      *before;       /* of the run that goes on, whose records are read as they were; NULL: none does */
-  const char *model; /* NULL: none is given; else */
+      *before;             /* of the run that goes on, whose records are read as they were; NULL: none does */
+  const neap_model *model; /* NULL: none is given; else */
   const struct task_texts *texts; /* what it brings: a source takes it where nothing else is asked for */
   int threads;                    /* that read records; 0: as many as there are processors */
 };

@@ -126,7 +126,7 @@ fi
 
 # An instruction set that there is not.
 expect 2 env NEAP_MAX_CPU_ISA=other "$neap" plan "${small[@]}" --budget max
-says "must be avx512_bf16, avx512, avx2, generic or generic_fma"
+says "must be amx_bf16, avx512_bf16, avx512, avx2, generic or generic_fma"
 quiet
 
 # What the user gave is named as it was given.

@@ -300,6 +300,49 @@ static void test_parts(void **state) {
   free(t);
 }
 
+/* Returns the sum that an instruction of matrices gives: of each 32 terms the even and the odd ones. */
+static float sum_in_matrices(const struct typed_case *t, int64_t row, int64_t column) {
+  float sum = 0;
+  for (int64_t first = 0; first < t->depth; first += 32) {
+    float halves[2] = {0, 0};
+    for (int64_t k = first; k < first + 32 && k < t->depth; k++) {
+      const float a = t->a[t->a_turned ? k * ROWS + row : row * t->depth + k],
+                  b = t->b[t->b_transposed ? column * t->depth + k : k * COLUMNS + column];
+      halves[k % 2] += a * b; /* exact, but for the sum */
+    }
+    sum += halves[0] + halves[1];
+  }
+  return sum;
+}
+
+/* Where the processor has registers of matrices, sums of bf16 have the order that it documents. */
+static void test_order_in_matrices(void **state) {
+  (void)state;
+  static const int64_t depths[] = {1, 31, 32, 64, 257, 320, 768};
+  struct typed_case *t = malloc(sizeof *t);
+  float *c = malloc(ROWS * COLUMNS * sizeof *c);
+  assert_true(t != NULL && c != NULL);
+  t->kernels = cpu_kernels_at(0);
+  if (strcmp(t->kernels->name, "amx_bf16") != 0) {
+    free(t);
+    free(c);
+    skip();
+  }
+  for (size_t j = 0; j < sizeof depths / sizeof *depths; j++)
+    for (int kind = 0; kind < 4; kind++) {
+      t->a_type = t->b_type = NEAP_BF16;
+      t->c_type = NEAP_F32;
+      t->depth = depths[j];
+      t->a_turned = kind & 1, t->b_transposed = kind & 2, t->add = false;
+      fill_case(t);
+      multiply_part(t, NEAP_BF16, t->b_stored, 0, ROWS, 0, COLUMNS, 2, c);
+      for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t n = 0; n < COLUMNS; n++) assert_true(c[r * COLUMNS + n] == sum_in_matrices(t, r, n));
+    }
+  free(t);
+  free(c);
+}
+
 /* ---- Noise ---- */
 
 /* Multiplies rows of a [rows, depth] by b [columns, depth], with noise as b is packed, or without. */
@@ -365,6 +408,6 @@ static void test_noise(void **state) {
 int run_test_product(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain_matrices),
                                      cmocka_unit_test(test_convolutions), cmocka_unit_test(test_parts),
-                                     cmocka_unit_test(test_noise)};
+                                     cmocka_unit_test(test_order_in_matrices), cmocka_unit_test(test_noise)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

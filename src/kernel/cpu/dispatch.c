@@ -1,5 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "kernel/cpu/dispatch.h"
 
@@ -21,11 +26,28 @@ static bool has_avx512(void) {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 static bool has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+/* Returns true if the processor multiplies matrices of bf16 and Linux lets this process use their registers,
+ * for which it has to be asked once. */
+static bool has_amx_bf16(void) {
+#if defined(__linux__)
+  enum {
+    TILE_FEATURES = 1 << 22 | 1 << 24, /* AMX-BF16 and AMX-TILE in EDX */
+    ASK_FOR_STATE = 0x1023,            /* ARCH_REQ_XCOMP_PERM */
+    TILE_DATA = 18
+  }; /* XFEATURE_XTILEDATA */
+  unsigned a, b, c, d;
+  return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+         (d & TILE_FEATURES) == TILE_FEATURES && syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
 #else
 static bool has_none(void) { return false; }
 #define has_avx2        has_none
 #define has_avx512      has_none
 #define has_avx512_bf16 has_none
+#define has_amx_bf16    has_none
 #endif
 static bool has_generic(void) { return true; }
 
@@ -34,11 +56,9 @@ static const struct {
   const char *name;
   int lanes;
   bool (*usable)(void); /* by this processor */
-} sets[] = {{"avx512_bf16", 16, has_avx512_bf16},
-            {"avx512", 16, has_avx512},
-            {"avx2", 8, has_avx2},
-            {"generic", 0, has_generic},
-            {"generic_fma", 0, has_generic}};
+} sets[] = {{"amx_bf16", 16, has_amx_bf16}, {"avx512_bf16", 16, has_avx512_bf16},
+            {"avx512", 16, has_avx512},     {"avx2", 8, has_avx2},
+            {"generic", 0, has_generic},    {"generic_fma", 0, has_generic}};
 enum { SETS = sizeof sets / sizeof *sets };
 
 /* Returns the kernels of a set; NULL: this build does not have them. */
@@ -67,7 +87,8 @@ neap_status cpu_kernels_best(const struct cpu_kernels **best) {
   const char *limit = getenv("NEAP_MAX_CPU_ISA");
   const int first = limit != NULL ? set_of(limit) : 0;
   RETURN_IF(first == SETS, NEAP_INVALID_ARGUMENT,
-            "NEAP_MAX_CPU_ISA must be avx512_bf16, avx512, avx2, generic or generic_fma (got '%s')", limit);
+            "NEAP_MAX_CPU_ISA must be amx_bf16, avx512_bf16, avx512, avx2, generic or generic_fma (got '%s')",
+            limit);
   RETURN_IF(limit != NULL && sets[first].usable() && built_set(limit) == NULL, NEAP_UNSUPPORTED,
             "NEAP_MAX_CPU_ISA: this build has no kernels for %s; build with NEAP_INSTRUCTION_SETS=all",
             limit);

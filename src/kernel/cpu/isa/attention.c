@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/elementary.h"
+#include "kernel/cpu/isa/matrix_tile.h"
 #include "kernel/cpu/isa/random.h"
 #include "kernel/cpu/isa/storage.h"
-#include "kernel/cpu/isa/tile_product.h"
 
 enum { QUERIES = 64, KEYS = 64 }; /* of a block */
 
@@ -128,7 +128,9 @@ static void multiply_pairs(int64_t rows, int64_t columns, int64_t depth, struct 
 }
 static void multiply(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
                      struct right_factor b, struct result c) {
-  if (HAS_PAIRS && pairs)
+  if (HAS_MATRICES && pairs)
+    multiply_matrix_rows(rows, columns, units_of(true, depth), a, b, c);
+  else if (HAS_PAIRS && pairs)
     multiply_pairs(rows, columns, units_of(true, depth), a, b, c);
   else
     multiply_floats(rows, columns, depth, a, b, c);
@@ -490,9 +492,11 @@ void ISA(attention)(struct attention a, const void *q, const void *k, const void
     const struct queries some = queries_of(&a, n, h, task % blocks);
     if (some.rows.count <= 0) continue;
     const struct block b = block_of(&a, false, workspace);
+    if (b.pairs) open_matrices();
     attend(&a, &some, element_at(q, a.storage, query_at(&a, &some)), element_at(k, a.storage, keys),
            element_at(v, a.storage, keys), (void *)element_at(y, a.storage, row_of_result(&a, &some)),
            log_sum + (n * a.heads + h) * a.queries, &b);
+    if (b.pairs) close_matrices();
   }
 }
 
@@ -657,6 +661,7 @@ void ISA(attention_backward)(struct attention a, struct attended f, struct atten
     of_head.k = element_at(f.k, a.storage, keys);
     of_head.v = element_at(f.v, a.storage, keys);
     const struct block b = block_of(&a, true, workspace);
+    if (b.pairs) open_matrices();
     memset(b.key_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     memset(b.value_sums, 0, (size_t)sums_elements(&a) * sizeof(float));
     for (int64_t h = key_head * group; h < (key_head + 1) * group; h++)
@@ -664,6 +669,7 @@ void ISA(attention_backward)(struct attention a, struct attended f, struct atten
         const struct queries some = queries_of(&a, n, h, i);
         if (some.rows.count > 0) query_backward(&a, &some, of_head, d.dy, d.dq, &b);
       }
+    if (b.pairs) close_matrices();
     for (int64_t h = key_head * group; a.packed && a.rows != NULL && h < (key_head + 1) * group; h++)
       clear_others(&a, n, h, d.dq);
     unpack_rows(&a, a.keys, b.key_sums, (void *)element_at(d.dk, a.storage, keys), a.key_row);

@@ -1,11 +1,13 @@
 /* Packing of a product's factors. The lines of a factor are the rows of a or the columns of b; its terms are
- * those of the sums. A panel has some lines, side by side: unit k of its line i is at k * width + i. Matrices
- * may have any layout and storage; what is not the units that are wanted is converted row by row on the
- * stack. */
+ * those of the sums. A panel has some lines, side by side: unit k of its line i is at k * width + i. The left
+ * factor of tiles in registers of matrices (HAS_MATRICES) has rows in place of panels: unit k of line i is at
+ * i * panel_units + k. Matrices may have any layout and storage; what is not the units that are wanted is
+ * converted row by row on the stack. */
 #ifndef NEAP_KERNEL_CPU_ISA_PACK_H
 #define NEAP_KERNEL_CPU_ISA_PACK_H
 
 #include "base/quantised.h"
+#include "kernel/cpu/isa/matrix_tile.h"
 #include "kernel/cpu/isa/noise.h"
 #include "kernel/cpu/isa/tile_product.h"
 
@@ -150,6 +152,16 @@ INLINE void transpose_units(int lines, int width, int64_t count, const float *co
     for (int i = 0; i < lines; i++) to[k * width + i] = from[i][k];
 }
 
+/* Returns a line of `terms` terms as units: where it lies, or in `here`, [PRODUCT_CUT]. */
+INLINE const void *read_line(bool pairs, const struct lines *l, int64_t line, int64_t term, int64_t terms,
+                             float *here) {
+  const void *row = read_row(pairs, l, line, term, terms, here);
+  if (!pairs || terms % 2 == 0) return row;
+  memmove(here, row, (size_t)terms * sizeof(uint16_t)); /* the half after the last term is 0 */
+  ((uint16_t *)(void *)here)[terms] = 0;
+  return here;
+}
+
 /* Packs one panel: lines [first, first + lines), and zeros after them. `stage`: [8][PRODUCT_CUT]. */
 INLINE void pack_along(bool pairs, int width, const struct lines *l, int64_t first, int64_t lines,
                        int64_t term, int64_t terms, float *to, float *stage) {
@@ -160,13 +172,7 @@ INLINE void pack_along(bool pairs, int width, const struct lines *l, int64_t fir
     const int some = width - i < 8 ? width - i : 8;
     for (int n = 0; n < some; n++) {
       float *here = stage + n * PRODUCT_CUT;
-      const void *row = i + n < lines ? read_row(pairs, l, first + i + n, term, terms, here) : zeros;
-      if (pairs && terms % 2 != 0 && row != zeros) { /* the half after the last term is 0 */
-        memmove(here, row, (size_t)terms * sizeof(uint16_t));
-        ((uint16_t *)(void *)here)[terms] = 0;
-        row = here;
-      }
-      from[n] = row;
+      from[n] = i + n < lines ? read_line(pairs, l, first + i + n, term, terms, here) : zeros;
     }
     if (some == 8)
       transpose_units(8, width, units, from, to + i);
@@ -187,28 +193,30 @@ static inline void pair_rows(int64_t count, const uint16_t *even, const uint16_t
   for (int64_t i = 0; i < count; i++) to[i] = even[i] | (odd != NULL ? (uint32_t)odd[i] << 16 : 0);
 }
 
+/* Returns unit `k` of lines [first, first + lines), at most LINES_AT_ONCE: where it lies, or in `here`,
+ * [LINES_AT_ONCE]. `more`: [2][LINES_AT_ONCE]. */
+INLINE const float *read_unit(bool pairs, const struct lines *l, int64_t first, int64_t lines, int64_t term,
+                              int64_t terms, int64_t k, float *here, float *more) {
+  if (!pairs) return read_row(false, l, term + k, first, lines, here);
+  const int64_t even = 2 * k;
+  const void *one = read_row(true, l, term + even, first, lines, more),
+             *other = even + 1 < terms
+                          ? read_row(true, l, term + even + 1, first, lines, more + LINES_AT_ONCE)
+                          : NULL;
+  pair_rows(lines, one, other, (uint32_t *)(void *)here);
+  return here;
+}
+
 /* Packs panels of lines [first, first + lines), at most LINES_AT_ONCE, and zeros after them. `stage`:
  * [TERMS_AT_ONCE][LINES_AT_ONCE]; `more`: [2][LINES_AT_ONCE]. */
 INLINE void pack_across(bool pairs, int width, const struct lines *l, int64_t first, int64_t lines,
                         int64_t term, int64_t terms, float *to, float *stage, float *more) {
-  const int64_t units = units_of(pairs, terms);
-  for (int64_t k = 0; k < units; k += TERMS_AT_ONCE) {
+  const int64_t count = units_of(pairs, terms), units = panel_units(pairs, terms);
+  for (int64_t k = 0; k < count; k += TERMS_AT_ONCE) {
     const float *from[TERMS_AT_ONCE];
-    const int64_t some = least(TERMS_AT_ONCE, units - k);
-    for (int64_t n = 0; n < some; n++) {
-      float *here = stage + n * LINES_AT_ONCE;
-      if (!pairs) {
-        from[n] = read_row(false, l, term + k + n, first, lines, here);
-        continue;
-      }
-      const int64_t even = 2 * (k + n);
-      const void *one = read_row(true, l, term + even, first, lines, more),
-                 *other = even + 1 < terms
-                              ? read_row(true, l, term + even + 1, first, lines, more + LINES_AT_ONCE)
-                              : NULL;
-      pair_rows(lines, one, other, (uint32_t *)(void *)here);
-      from[n] = here;
-    }
+    const int64_t some = least(TERMS_AT_ONCE, count - k);
+    for (int64_t n = 0; n < some; n++)
+      from[n] = read_unit(pairs, l, first, lines, term, terms, k + n, stage + n * LINES_AT_ONCE, more);
     int64_t i = 0;
     for (; i + width <= lines; i += width)
       for (int64_t n = 0; n < some; n++)
@@ -237,7 +245,9 @@ INLINE void pack_rows(int width, int64_t lines, int64_t terms, const float *from
  * at the end. */
 INLINE void pack_panels(bool pairs, int width, const struct lines *l, int64_t first, int64_t lines,
                         int64_t term, int64_t terms, float *to) {
-  const int64_t panel = width * units_of(pairs, terms);
+  const int64_t count = units_of(pairs, terms), units = panel_units(pairs, terms), panel = width * units;
+  for (int64_t i = 0; units > count && i < lines; i += width) /* terms that a tile has more */
+    memset(to + i * units + count * width, 0, (size_t)((units - count) * width) * sizeof *to);
   const bool lies = l->matrix.kind == PRODUCT_PLAIN && l->matrix.column == 1 &&
                     l->matrix.storage == NEAP_F32 && l->noise == NULL;
   if (l->across && !pairs && lies) {
@@ -257,6 +267,32 @@ INLINE void pack_panels(bool pairs, int width, const struct lines *l, int64_t fi
   for (int64_t i = 0; i < lines; i += width)
     pack_along(pairs, width, l, first + i, least(width, lines - i), term, terms, to + i / width * panel,
                stage);
+}
+
+/* ---- Rows ---- */
+
+/* Packs lines [first, first + lines) as rows of pairs, and rows of zeros up to a multiple of `height`. */
+INLINE void pack_matrix_rows(int height, const struct lines *l, int64_t first, int64_t lines, int64_t term,
+                             int64_t terms, float *to) {
+  static const float zeros[LINES_AT_ONCE];
+  const int64_t count = units_of(true, terms), units = panel_units(true, terms),
+                rows = (lines + height - 1) / height * height;
+  float stage[TERMS_AT_ONCE * LINES_AT_ONCE], more[2 * LINES_AT_ONCE];
+  for (int64_t i = 0; !l->across && i < lines; i++) {
+    memcpy(to + i * units, read_line(true, l, first + i, term, terms, stage), (size_t)count * sizeof *to);
+    memset(to + i * units + count, 0, (size_t)(units - count) * sizeof *to);
+  }
+  for (int64_t i = 0; l->across && i < lines; i += LINES_AT_ONCE)
+    for (int64_t k = 0; k < units; k += TERMS_AT_ONCE) {
+      const float *from[TERMS_AT_ONCE];
+      const int64_t some = least(LINES_AT_ONCE, lines - i);
+      for (int64_t n = 0; n < TERMS_AT_ONCE; n++)
+        from[n] = k + n < count ? read_unit(true, l, first + i, some, term, terms, k + n,
+                                            stage + n * LINES_AT_ONCE, more)
+                                : zeros;
+      transpose_units(TERMS_AT_ONCE, (int)units, some, from, to + i * units + k);
+    }
+  memset(to + lines * units, 0, (size_t)((rows - lines) * units) * sizeof *to);
 }
 
 #endif

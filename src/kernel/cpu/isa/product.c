@@ -12,7 +12,7 @@
 
 enum {
   CACHE_LINE = 16,         /* floats */
-  MOST_ROWS = 192,         /* of a block, a multiple of all TILE_ROWS */
+  MOST_ROWS = 192,         /* of a block, a multiple of all TILE_ROWS; twice as many of pairs in matrices */
   FEW_ROWS = 12,           /* that read b as it lies */
   FEW_ELEMENTS = 8 << 10,  /* of a, which stay in the first-level cache as they lie */
   MOST_COLUMNS = 256,      /* of a strip, a multiple of every block of a quantised type */
@@ -73,8 +73,10 @@ static int64_t columns_of_part(const struct product *p, int across) {
   return parts_of(parts_of(p->columns, pack_unit(p)), across) * pack_unit(p);
 }
 static int64_t rows_of_part(const struct product *p, int down) {
-  return parts_of(parts_of(p->rows, TILE_ROWS), down) * TILE_ROWS;
+  const int rows = tile_rows(in_pairs(p));
+  return parts_of(parts_of(p->rows, rows), down) * rows;
 }
+static int64_t most_rows(bool pairs) { return HAS_MATRICES && pairs ? 2 * MOST_ROWS : MOST_ROWS; }
 
 /* Chooses the parts that leave the least to the busiest thread, packing included. */
 static void divide(const struct product *p, int threads, struct blocking *b) {
@@ -98,12 +100,12 @@ static struct blocking blocking_of(const struct product *p) {
   struct blocking b = {.pairs = in_pairs(p), .alone = p->threads == 1 || items >= p->threads};
   divide(p, b.alone ? 1 : p->threads, &b);
   const int64_t rows = rows_of_part(p, b.down), columns = columns_of_part(p, b.across);
-  b.units = units_of(b.pairs, least(p->depth, PRODUCT_CUT));
+  b.units = panel_units(b.pairs, least(p->depth, PRODUCT_CUT));
   b.sums = !sums_fit_result(p) || (p->add && p->depth > PRODUCT_CUT);
   b.packs_a = p->a_turned || !is_plain(&p->a) || (columns > TILE_COLUMNS && rows * p->depth > FEW_ELEMENTS);
   b.packs_b = rows > FEW_ROWS || p->columns % FLOATS != 0 || !is_plain(&p->b);
-  b.rows = least(MOST_ROWS, rows);
-  const bool strips = rows > MOST_ROWS && !b.sums && expands(&p->b);
+  b.rows = least(most_rows(b.pairs), rows);
+  const bool strips = rows > b.rows && !b.sums && expands(&p->b);
   b.height = strips ? rows : b.rows;
   b.width = strips || b.sums ? least(MOST_COLUMNS, columns) : columns;
   b.packed = strips ? b.width : pack_unit(p);
@@ -276,8 +278,23 @@ INLINE void multiply_panels(bool pairs, bool packed, const struct factors *f, st
     }
   }
 }
+/* Multiplies tile by tile in registers of matrices. */
+static void multiply_in_matrices(const struct factors *f, struct result c) {
+  for (int64_t n = 0; n < f->columns; n += MATRIX_COLUMNS)
+    for (int64_t m = 0; m < f->rows; m += MATRIX_ROWS) {
+      fetch_some(f->next_a);
+      fetch_some(f->next_b);
+      multiply_matrix_tile(least(MATRIX_ROWS, f->rows - m), least(MATRIX_COLUMNS, f->columns - n), f->units,
+                           f->a + m * f->units, f->b + n * f->units, result_at(c, m, n));
+    }
+}
 static void multiply_floats(const struct factors *f, struct result c) { multiply_panels(false, true, f, c); }
-static void multiply_pairs(const struct factors *f, struct result c) { multiply_panels(true, true, f, c); }
+static void multiply_pairs(const struct factors *f, struct result c) {
+  if (HAS_MATRICES)
+    multiply_in_matrices(f, c);
+  else
+    multiply_panels(true, true, f, c);
+}
 static void multiply_unpacked(const struct factors *f, struct result c) {
   multiply_panels(false, false, f, c);
 }
@@ -319,7 +336,7 @@ static void multiply_block(const struct step *s, struct range rows, struct range
   struct factors f = *given;
   f.rows = rows.end - rows.begin;
   f.columns = columns.end - columns.begin;
-  f.units = units_of(s->blocks->pairs, s->terms);
+  f.units = panel_units(s->blocks->pairs, s->terms);
   if (s->blocks->pairs)
     multiply_pairs(&f, c);
   else if (f.a_packed)
@@ -343,6 +360,8 @@ static void take_rows(const struct step *s, struct range rows, float *to, struct
     f->a = (const float *)l->data + rows.begin * l->matrix.row + s->term;
     f->a_row = l->matrix.row;
     f->a_term = 1;
+  } else if (s->blocks->pairs && HAS_MATRICES) {
+    pack_matrix_rows(MATRIX_ROWS, l, rows.begin, count, s->term, s->terms, to);
   } else if (s->blocks->pairs) {
     pack_panels(true, TILE_ROWS, l, rows.begin, count, s->term, s->terms, to);
   } else {
@@ -372,8 +391,8 @@ static int64_t terms_from(const struct step *s, int64_t term) {
   return least(PRODUCT_CUT, s->item->p->depth - term);
 }
 
-static int64_t tiles_of(struct range rows, int64_t columns) {
-  return parts_of(rows.end - rows.begin, TILE_ROWS) * parts_of(columns, TILE_COLUMNS);
+static int64_t tiles_of(const struct step *s, struct range rows, int64_t columns) {
+  return parts_of(rows.end - rows.begin, tile_rows(s->blocks->pairs)) * parts_of(columns, TILE_COLUMNS);
 }
 
 /* Returns what is packed after `now`, of the lines in `all`: the next ones, or the first ones of the next
@@ -387,13 +406,13 @@ static struct ahead packed_after(const struct step *s, const struct lines *l, st
 }
 
 static struct ahead rows_after(const struct step *s, struct range rows) {
-  const int64_t tiles = tiles_of(rows, s->columns.end - s->columns.begin);
+  const int64_t tiles = tiles_of(s, rows, s->columns.end - s->columns.begin);
   if (!s->blocks->packs_a) return (struct ahead){0};
   return packed_after(s, &s->item->a, rows, s->rows, s->blocks->rows, tiles);
 }
 
 static struct ahead columns_after(const struct step *s, struct range columns) {
-  const int64_t tiles = tiles_of(s->rows, columns.end - columns.begin);
+  const int64_t tiles = tiles_of(s, s->rows, columns.end - columns.begin);
   if (!s->blocks->packs_b) return (struct ahead){0};
   return packed_after(s, &s->item->b, columns, s->columns, s->blocks->packed, tiles);
 }
@@ -448,10 +467,12 @@ void ISA(product)(const struct product *p, const struct product_operands *o, voi
     const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     const struct memory m = memory_of(&b, workspace, thread);
     const struct range own = part_of(items * parts, thread, threads);
+    if (b.pairs) open_matrices();
     for (int64_t i = own.begin; i < own.end; i++) {
       const struct item item = item_of(p, i / parts, o);
       multiply_part(&item, &b, &m, (int)(i % parts));
     }
+    if (b.pairs) close_matrices();
   }
 }
 

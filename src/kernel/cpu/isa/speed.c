@@ -1,5 +1,5 @@
 /* Peak speeds of the processor, for measurement only: multiply-adds in registers, and copies. */
-#include "kernel/cpu/isa/floats.h"
+#include "kernel/cpu/isa/matrix_tile.h"
 
 /* Independent chains of operations: the latency of an instruction would limit a single one. */
 enum { CHAINS = 12 };
@@ -44,8 +44,35 @@ __attribute__((target("avx512bf16"))) static double dot_products(int64_t rounds,
 }
 #endif
 
+#if defined(__AMX_BF16__)
+/* Products of matrices of zeros into four registers of sums, 16 x 16 sums of 32 terms each. */
+static double matrix_products(int64_t rounds, double *flops) {
+  float sums[256];
+  open_matrices();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  for (int64_t round = 0; round < rounds; round++) {
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_dpbf16ps(1, 4, 5);
+    _tile_dpbf16ps(2, 4, 5);
+    _tile_dpbf16ps(3, 4, 5);
+  }
+  _tile_stored(0, sums, 64);
+  close_matrices();
+  *flops = 4 * 2.0 * 16 * 16 * 32 * (double)rounds;
+  return (double)sums[0];
+}
+#endif
+
 double ISA(bf16_dot_products)(int64_t rounds, double *flops) {
   *flops = 0;
+#if defined(__AMX_BF16__)
+  return matrix_products(rounds, flops);
+#endif
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   if (__builtin_cpu_supports("avx512bf16")) return dot_products(rounds, flops);
 #endif

@@ -148,6 +148,8 @@ class _Assembler:
                 inputs += dict.fromkeys(tokens[s] for s in storages if s in tokens)
                 outputs.append(self.tensor(ALIGNMENT, "value", f"{call.name} done"))
                 tokens.update(dict.fromkeys(storages, outputs[-1]))
+            if work.updates or call.statistics:
+                inputs += self.checks
             if is_check(call.target):
                 self.checks.append(self.tensor(ALIGNMENT, "value", f"{call.name} made"))
                 outputs.append(self.checks[-1])
@@ -204,7 +206,7 @@ class _Assembler:
                 Work(
                     "write",
                     storage,
-                    [self.tensors[last]],
+                    [self.tensors[last], *self.checks],
                     [],
                     [self.tensors[first]],
                     Cost(5e-6 + s.bytes / 1e10),

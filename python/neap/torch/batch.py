@@ -13,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 CONSTANTS = (str, bytes, bool, type(None), complex, torch.dtype, torch.device, enum.Enum, slice, range, type(...))
+_LIKE_A_DICT = ("keys", "__getitem__", "__setitem__", "__copy__")
 LEAVES = (torch.Tensor, int, float, *CONSTANTS)
 
 
@@ -43,6 +44,11 @@ class Structure:
         if isinstance(x, (collections.UserDict, dict)):
             form += (type(x), tuple(x))
             parts = {key: self._take(value, f"{where}[{key!r}]", form) for key, value in x.items()}
+            return lambda leaves: _filled(x, {key: part(leaves) for key, part in parts.items()})
+        if all(hasattr(type(x), name) for name in _LIKE_A_DICT):  # a batch of graphs
+            settings = sorted((k, v) for k, v in vars(x).items() if isinstance(v, (int, float, *CONSTANTS)))
+            form += (type(x), tuple(x.keys()), tuple(settings))
+            parts = {key: self._take(x[key], f"{where}[{key!r}]", form) for key in x.keys()}  # noqa: SIM118
             return lambda leaves: _filled(x, {key: part(leaves) for key, part in parts.items()})
         if isinstance(x, (list, tuple)):
             form += (type(x), len(x))

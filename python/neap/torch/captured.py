@@ -18,6 +18,7 @@ from neap._budget import parse as parse_budget
 from . import allocator, measure
 from .advice import shown
 from .assemble import Assembly, Gradient, Work, assemble
+from .decisions import DECIDING
 from .family import Template, numbers_of, places_of
 from .fuse import Group, fuse
 from .graph import CannotTrace, Given, Graph, View, build_graph, mark_passes
@@ -110,6 +111,7 @@ class Ready:
         }
         self.results = None
         self.steps.owner.again = self._again
+        self.steps.owner.keep_buffers(self.steps.undone)
         try:
             self.program.run(first, after, self.heap_peak is None)
             return self.results or self._results()
@@ -177,7 +179,21 @@ class Steps:
         graph = self._fused(capture.graph)
         if graph is not capture.graph:
             costs = self._costs(graph)
+        drawing = [call.kwargs.get("generator") for call in capture.graph.calls]
+        self.generators = {g for g in drawing if g is not None}
+        self.undone = self._undone(capture.graph)
         self.plans.append(self._plan(graph, self.numbers.vector, costs))
+
+    def _undone(self, graph: Graph) -> list[int]:
+        """Returns the positions of the buffers that a step changes before it may turn out to go another way."""
+        if not any(call.target in DECIDING for call in graph.calls):
+            return []
+        changed = {graph.tensors[t].storage for t in graph.last.values() if graph.tensors[t].version > 0}
+        for call in graph.calls:
+            views = [call.args[i] for i in call.statistics or ()]
+            changed |= {graph.tensors[v.tensor].storage for v in views if isinstance(v, View)}
+        views = graph.inputs[len(self.owner.parameters) :][: len(self.owner.buffers)]
+        return [i for i, v in enumerate(views) if v is not None and graph.tensors[v.tensor].storage in changed]
 
     # ---- Costs and results ----
 
@@ -328,6 +344,9 @@ class Steps:
         output_bytes = sum(map(view_bytes, returned)) * (2 if self.cut else 1)
         bypass = owner.heap.bytes(len(costs))
         resident = [("outputs", output_bytes, "input"), ("outside PyTorch's allocator", bypass, "input")]
+        if self.undone:
+            sizes = [self.owner.buffers[i].untyped_storage().nbytes() for i in self.undone]
+            resident.append(("buffers before the step", sum(sizes), "input"))
         beside = sum(u.beside for u in self.updates)
         if not self.cut:
             changes = [graph.inputs[i].tensor for i in self.taken]

@@ -23,6 +23,7 @@ from .advice import advice_of_captures, cost_of, over_budget, shown
 from .arena import Arena
 from .batch import Parts, Structure, is_number, part_of, parts_of, plain, probes
 from .captured import REPLAN, Planned, Ready, Steps, extras_of, leave_behind
+from .decisions import Decided, Decisions
 from .family import difference, numbers_of, same_calls
 from .graph import CannotTrace
 from .head import find_head
@@ -42,6 +43,7 @@ from .watch import Watch
 # The most calls of all shapes that stay bound; shapes that ran longest ago are bound again when they return.
 MOST_ROWS = 20_000
 MOST_KINDS = 16  # kinds of batches that are kept
+MOST_TURNS = 32  # other ways by the values of tensors that a step may find before it runs
 TOLD_AFTER = 3  # captures without prepare() before a warning
 COUNT = "num_items_in_batch"
 
@@ -97,6 +99,7 @@ class CompiledStep:
         self.told: set[str] = set()
         self.gradient_norm: torch.Tensor | None = None  # of the last step, before clipping; None without clip_norm
         self.again: Any = None  # computes the gradients of the running step once more
+        self.decisions = Decisions()  # branches by the values of tensors
         self.running = threading.Lock()
 
     # ---- For Steps ----
@@ -167,7 +170,31 @@ class CompiledStep:
         self, batch: tuple[Any, ...], after: Callable[[int], None] | None = None, named: dict[str, Any] | None = None
     ) -> Any:
         with self.alone():
-            return self._run_alone(*self._taken_apart(batch, named or {}), after)
+            return self._on_its_way(lambda: self._run_alone(*self._taken_apart(batch, named or {}), after))
+
+    def _on_its_way(self, run: Callable[[], Any]) -> Any:
+        """Runs a step. If it branches by values otherwise than it was captured, the way that it takes is captured, and it runs again."""
+        before, found = dict(self.decisions.known), set()
+        try:
+            while True:
+                try:
+                    return run()
+                except Decided as decided:
+                    self._undo()
+                    way = (*decided.way, decided.answer)
+                    if way in found or len(found) == MOST_TURNS:
+                        raise CannotTrace(
+                            f"{self.decisions.lines.get(decided.way, 'loss_fn')}\n  asks for the value of a tensor, and goes another way in each "
+                            "micro-batch or capture. Write it for all values alike (torch.where, a mask), or compute it before the step and pass it "
+                            "to loss_fn."
+                        ) from None
+                    found.add(way)
+                    self.decisions.learn(way)
+                    if not self.kinds[-1].ran:  # its way was a guess
+                        self._forget(self.kinds.pop())
+        except BaseException:
+            self.decisions.known = before
+            raise
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -192,7 +219,7 @@ class CompiledStep:
         self._look()
         way = self.updater.look(self.parameters)
         self.whole = COUNT in named
-        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), way, modes()
+        key = structure.form, tuple(map(leaf_of, leaves)), self._trains(), way, modes(), self.decisions.last_way()
         alike = [kind for kind in reversed(self.kinds) if kind.key == key]
         if alike:
             self._compare(alike[0].signature)
@@ -315,30 +342,50 @@ class CompiledStep:
         first = any(r.heap_peak is None for r in readies)
         self.dispatched = measure.as_dispatched()
         run = self._first_time if first else self._uncounted
-        with self._whole_or_not_at_all():
+        with self._whole_or_not_at_all({g for r in readies for g in r.steps.generators}):
             with measure.below_autograd():
                 result = run(readies, leaves, parts, after)
             self.begin()
             if self.ends:
                 self.updater.after_step()
+            kind.ran = True
             for ready, values in zip(readies, self.results, strict=True):
                 leave_behind(ready.left, values)
                 kind.watch.left(ready.left)
         self._tell(readies[0])
         return result
 
+    def keep_buffers(self, changed: list[int]) -> None:
+        """Copies buffers that a step changes before it is known to go the captured way. changed: their positions."""
+        for i in changed:
+            self.buffers_before.setdefault(i, self.buffers[i].detach().clone())
+
+    def _undo(self) -> None:
+        """Makes buffers and the generator what they were before the step, which has not come to its updates."""
+        with torch.no_grad(), measure.below_autograd():
+            for i, before in self.buffers_before.items():
+                self.buffers[i].copy_(before)
+        self._undraw()
+
+    def _undraw(self) -> None:
+        for generator, state in self.drawn_before:
+            generator.set_state(state)
+
     @contextlib.contextmanager
-    def _whole_or_not_at_all(self) -> Iterator[None]:
-        """While entered, a step that fails before it `begins` changes nothing, and is not interrupted after that."""
+    def _whole_or_not_at_all(self, own_generators: Iterable[torch.Generator]) -> Iterator[None]:
+        """While entered, a step that fails before it `begins` changes nothing, and is not interrupted after that. own_generators: those that
+        it draws from beside the default one."""
         self.begun = self.updating = False
         with Interrupts() as self.interrupts:
-            generator = generator_of(self._device())
-            state = generator.get_state()
+            generators = [generator_of(self._device()), *own_generators]
+            self.drawn_before = [(g, g.get_state()) for g in generators]
+            self.buffers_before: dict[int, torch.Tensor] = {}
             try:
                 yield
+                self.buffers_before = {}
             except BaseException:
                 if not self.begun:
-                    generator.set_state(state)
+                    self._undraw()
                 raise
             finally:
                 self.results = []
@@ -435,6 +482,7 @@ class CompiledStep:
             "chunk_head": self.chunk_head,
             "outside": self.outside,
             "trained": set(self.updater.groups()),
+            "decisions": self.decisions,
         }
 
     def _capture(self, structure: Structure, leaves: list[Any], kind: Kind, place: Place, prepared: bool) -> None:
@@ -453,6 +501,7 @@ class CompiledStep:
         if capture is None:
             capture = self._traced(structure, leaves, place)
             check_left(capture, self.model, self.loss_fn, structure, leaves, **self._options(place))
+        kind.key = *kind.key[:-1], self.decisions.last_way()
         self._take_outside(capture, kind)
         skeleton = numbers_of(capture.graph).skeleton
         steps = kind.steps.get(skeleton)

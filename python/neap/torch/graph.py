@@ -208,10 +208,13 @@ def written(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
     return _written(target, args, kwargs, torch.Tensor)
 
 
+CHECKS = ("aten::_assert_async", "neap::require", "neap::decide", "neap::nonzero")
+
+
 def is_check(target: Any) -> bool:
-    """Returns whether an operator has no result, and raises an error by the value of a tensor."""
+    """Returns whether an operator raises an error by the value of a tensor."""
     schema = getattr(target, "_schema", None)
-    return schema is not None and schema.name in ("aten::_assert_async", "neap::require")
+    return schema is not None and schema.name in CHECKS
 
 
 def _only_moved(statistics: Any) -> bool:
@@ -315,8 +318,6 @@ class _Builder:
         value = self.values[node] = node.meta.get("val")
         several = isinstance(value, (list, tuple))
         results = list(value) if several else [value]
-        if node.kwargs.get("generator") is not None:
-            raise self.refuse(node, f"{node.target} draws from a generator of its own; use the default generator")
         for v in results:
             self.check(node, v)
             if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)):

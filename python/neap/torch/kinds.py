@@ -45,6 +45,7 @@ class Kind:
         self.reads = Reads()  # of all captures
         self.watch: Watch | None = None  # of what they read; None before the first
         self.runs = 0
+        self.ran = False  # whether a step of this kind has come to its end
         self.traced: dict[Place, Any] = {}  # captures that were compared with those of other kinds, and are this one's
         # The changes of what is watched that left the capture at one place the same; the number of them at which the capture at
         # each place was compared.

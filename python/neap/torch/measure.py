@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from . import allocator, eager_formulas
+from . import allocator, decisions, eager_formulas
 from .graph import Call, CannotTrace, Graph, View, user_line
 
 aten = torch.ops.aten
@@ -67,6 +67,8 @@ CONTENT: dict[Any, Callable[[Any], Any]] = {
     aten._embedding_bag_backward.default: lambda args: args[4].fill_(1),  # a bag of size 0 has no gradient
     aten._embedding_bag_dense_backward.default: lambda args: args[3].fill_(1),
     aten.masked_scatter_backward.default: _one_less,
+    decisions.decide._opoverload: lambda args: args[0].fill_(args[2]),
+    decisions.nonzero._opoverload: lambda args: decisions.select_first(args[0], args[2]),
     eager_formulas.eager_result._opoverload: lambda args: eager_formulas.fill(*args),
     eager_formulas.eager_gradients._opoverload: lambda args: eager_formulas.fill(*args[1:]),
 }
@@ -85,6 +87,8 @@ def _text(x: Any) -> str:
         return f"[{' '.join(map(_text, x))}]"
     if isinstance(x, dict):
         return f"{{{' '.join(f'{key}={_text(value)}' for key, value in x.items())}}}"
+    if isinstance(x, torch.Generator):
+        return "generator"
     return repr(x)
 
 
@@ -325,6 +329,8 @@ class _Measurer:
         self.own_integers = False  # True: stand-ins of integers are results of the calls that make them
 
     def _content(self, x: Any) -> Any:
+        if isinstance(x, torch.Generator):
+            return x.clone_state()
         if not is_view(x):
             return x
         maker = self.makers.get(x.tensor)

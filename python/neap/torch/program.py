@@ -149,7 +149,8 @@ class Program:
 
     def generator(self, work: Work) -> torch.Generator:
         """Returns the generator of a random call, or of the node that saves its state."""
-        return generator_of(self.graph.device_of(self.graph.calls[work.index]))
+        call = self.graph.calls[work.index]
+        return call.kwargs.get("generator") or generator_of(self.graph.device_of(call))
 
     def arguments(self, row: Row) -> tuple[Any, Any]:
         """Returns the arguments of a call; a repeat passes None for running statistics."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures.thread
 import contextlib
 import dataclasses
+import queue
 import random
+import sys
 import threading
 import types
 import weakref
@@ -37,6 +40,8 @@ from .holders import (
 )
 from .reads import loaded_in
 
+# Files of code in which threads wait.
+WAITING = {threading.__file__, queue.__file__, concurrent.futures.thread.__file__}
 MORE, WHOLE = object(), object()  # keys of changes: items at the end of a list; all items
 
 
@@ -57,13 +62,19 @@ class Holder:
         self.now = items
 
     def is_captures(self) -> bool:
-        """Returns whether its changes are those of a capture, and not of another thread: no other thread runs but daemons (of progress bars,
+        """Returns whether its changes are those of a capture, and not of another thread: no other thread works but daemons (of progress bars,
         say), a module holds it, or it holds a fake tensor."""
         if self.library:
             return any(bears_fake(x, 2) for _, x in self.items())
-        others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
-        alone = not others or isinstance(self.target, (types.CellType, Globals))
+        alone = not any(map(_works, threading.enumerate())) or isinstance(self.target, (types.CellType, Globals))
         return alone or self.in_module or any(bears_fake(x, 2) for _, x in self.items())
+
+
+def _works(thread: threading.Thread) -> bool:
+    """Returns whether this is another thread, but a daemon, that does not wait for work (as those of a pool do)."""
+    frame = sys._current_frames().get(thread.ident)
+    waits = frame is None or frame.f_code.co_filename in WAITING
+    return thread is not threading.current_thread() and not thread.daemon and not waits
 
 
 def _same(a: Items, b: Items) -> bool:
@@ -135,6 +146,9 @@ class Kept(Walk):
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any]):
         self.holders: list[Holder] = []
         self.real: dict[int, torch.Tensor] = {}  # id of a tensor that was put in -> the user's own
+        self.generators: dict[
+            int, tuple[torch.Generator, torch.Tensor]
+        ] = {}  # by _cdata: generators of the user's, their states
         super().__init__(model, loss_fn)
 
     def holder(self, name: str, target: Any, owner: Any) -> Items:
@@ -142,6 +156,11 @@ class Kept(Walk):
         if not self.in_library:
             self.holders.append(holder)
         return holder.found
+
+    def _take(self, name: str, x: Any, depth: int) -> None:
+        if isinstance(x, torch.Generator):
+            self.generators.setdefault(x._cdata, (x, x.get_state()))
+        super()._take(name, x, depth)
 
     def _library(self, f: types.FunctionType) -> None:
         for name in sorted(loaded_in(f.__code__)):
@@ -198,6 +217,14 @@ class Kept(Walk):
                     f"neap: {holder.name or 'a global'} changes while it is restored after a capture; give loss_fn objects that nothing "
                     "else changes at the same time"
                 )
+
+    def seeded(self) -> bool:
+        """Returns whether a generator of the user's has another state, and gives it back the one that was found."""
+        with torch.utils._python_dispatch._disable_current_modes():
+            moved = [(g, state) for g, state in self.generators.values() if not torch.equal(g.get_state(), state)]
+            for generator, state in moved:
+                generator.set_state(state)
+        return bool(moved)
 
     # ---- What a step leaves behind ----
 

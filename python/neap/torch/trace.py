@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from . import eager_formulas, measure
 from .batch import Structure, Sum
+from .decisions import Decisions
 from .family import same_calls
 from .graph import (
     PACKAGES,
@@ -40,10 +41,11 @@ from .reads import Reads
 from .swap import Kept, Left, Outside, bears_fake
 from .tensors import PLAIN, Tensors
 
-# Lazy conjugates and negatives, whose memory has other bits than their values, are made real.
+# Lazy conjugates and negatives, whose memory has other bits than their values, and tangents of zeros without memory are made real.
 PHYSICAL = {
     torch.ops.aten._conj.default: torch.ops.aten._conj_physical.default,
     torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
+    torch.ops.aten._efficientzerotensor.default: torch.ops.aten.zeros.default,
 }
 
 
@@ -69,6 +71,12 @@ class Capture:
     outside: list[Outside]  # slots of the last of `parameters` and `buffers`, which are not the model's
     left: list[Left]  # what each step leaves behind in the user's objects
     reads: Reads  # the functions that ran
+
+
+SEEDS = (
+    "loss_fn sets torch's seed or a random state (manual_seed, set_rng_state, fork_rng), which a captured step cannot repeat: do it before "
+    "the step, or draw there and pass the result to loss_fn as a tensor"
+)
 
 
 def clip_coefficient(total: torch.Tensor, norm: float) -> torch.Tensor:
@@ -257,9 +265,9 @@ _RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 class _Watch(torch.overrides.TorchFunctionMode):
     """Refuses changes of a tensor that no operator of a trace shows, and has functions run by eager's formulas."""
 
-    def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]], reads: Reads):
+    def __init__(self, own: list[tuple[torch.Tensor, torch.Tensor]], reads: Reads, decisions: Decisions):
         super().__init__()
-        self.own, self.reads = {id(fake): t for fake, t in own}, reads
+        self.own, self.reads, self.decisions = {id(fake): t for fake, t in own}, reads, decisions
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in _RECURRENT and args[0].is_cuda and torch.backends.cudnn.is_acceptable(args[0]):
@@ -281,6 +289,9 @@ class _Watch(torch.overrides.TorchFunctionMode):
                 "check out (validate_args=False)",
             )
             return True
+        answer = self.decisions.take(function, args, kwargs or {})
+        if answer is not NotImplemented:
+            return answer
         return self.reads.call(self._run, (function, args, kwargs or {}), {})
 
     @staticmethod
@@ -362,16 +373,27 @@ def refuse_anomaly() -> None:
         )
 
 
-def trace_step(model: nn.Module, loss_fn: Callable[..., Any], *args: Any, **options: Any) -> Capture:
-    """As _trace. A tensor outside the model that loss_fn changes in place is an input of the step if it is in a slot that loss_fn reaches."""
+def trace_step(
+    model: nn.Module, loss_fn: Callable[..., Any], *args: Any, decisions: Decisions | None = None, **options: Any
+) -> Capture:
+    """As _trace. A tensor outside the model that loss_fn changes in place is an input of the step if it is in a slot that loss_fn reaches.
+    Where code fails by a guess of a value, another is tried."""
     changed: set[int] = set()
+    decisions, failed = decisions or Decisions(), None
     while True:
+        decisions.begin()
         try:
-            return _trace(model, loss_fn, *args, changed=changed, **options)
+            capture = _trace(model, loss_fn, *args, changed=changed, decisions=decisions, **options)
+            decisions.learn(decisions.way)
+            return capture
         except ChangesConstant as error:
             if id(error.tensor) in changed:
                 raise
             changed.add(id(error.tensor))
+        except Exception as error:
+            failed = failed or error
+            if not decisions.turn_guess():
+                raise failed from failed.__cause__
 
 
 def _trace(
@@ -389,6 +411,7 @@ def _trace(
     outside: list[Outside] = (),
     trained: set[int] = frozenset(),
     changed: set[int] = frozenset(),
+    decisions: Decisions,
 ) -> Capture:
     """Captures loss_fn(model, *batch, **named), the loss's part, its gradients, and with `clip_norm` their factor.
 
@@ -425,7 +448,7 @@ def _trace(
         arguments, named_arguments = structure.fill([next(xs) if isinstance(x, torch.Tensor) else x for x in leaves])
         kept.swap(instead)
         with (
-            _plain_checkpoints(), _cached_casts(), _staying(), chunked_head(model, chunk_head), _Watch(pairs, reads), reads.watching()
+            _plain_checkpoints(), _cached_casts(), _staying(), chunked_head(model, chunk_head), _Watch(pairs, reads, decisions), reads.watching()
         ):  # fmt: skip
             loss, extras = split(loss_fn(model, *arguments, **named_arguments))
         replaced = own.replaced_buffer(model, instead)
@@ -491,10 +514,13 @@ def _trace(
             finally:
                 interrupts.wait()
                 kept.put_back()
+                seeded = kept.seeded()
                 mode.allow_non_fake_inputs = mode_before
                 for p in fakes:
                     p.requires_grad_(False)
                 reads.forget(bears_fake)
+    if seeded:
+        raise CannotTrace(SEEDS)
     for (name, t), before, now in zip(own.all(), lie, map(_lie, (*fakes, *fake_buffers)), strict=True):
         if before != now:
             raise CannotTrace(
@@ -512,6 +538,15 @@ def _trace(
     try:
         graph = build_graph(module, roles, real=[t for _, t in own.all()])
         _refuse_resizing(graph, own.buffers, len(parameters))
+        for call in graph.calls:
+            drawn = call.kwargs.get("generator")
+            if drawn is not None and drawn._cdata in kept.generators:  # PyTorch gives another object each time
+                call.kwargs = {**call.kwargs, "generator": kept.generators[drawn._cdata][0]}
+            elif drawn is not None:
+                raise CannotTrace(
+                    f"{user_line(call.node)}: {call.target} draws from a generator that the step does not reach from its globals, closures or "
+                    "the model: keep it there, outside of loss_fn, or use the default one"
+                )
         for i in trainable:
             storage = graph.tensors[graph.inputs[i].tensor].storage
             changing = next((c for c in graph.calls for t, _ in c.changes if graph.tensors[t].storage == storage), None)
@@ -523,9 +558,10 @@ def _trace(
     except CannotTrace as error:
         if lines or isinstance(error, ChangesConstant):
             raise
+        decisions.begin()
         return _trace(
             model, loss_fn, structure, leaves, weight=weight, cut=cut, clip_norm=clip_norm, chunk_head=chunk_head, device=device, lines=True,
-            outside=outside, trained=trained, changed=changed,
+            outside=outside, trained=trained, changed=changed, decisions=decisions,
         )  # fmt: skip
     for left in found["left"]:
         left.old, left.tensors = [], []
@@ -593,10 +629,7 @@ class _Unseeded:
         def set_it(state: Any = None) -> Any:
             if unmoved and torch.equal(state, self.generator.get_state()):
                 return self.generator
-            raise CannotTrace(
-                "loss_fn sets torch's seed or its random state (manual_seed, set_rng_state, fork_rng), which a captured step cannot repeat: do "
-                "it before the step, or draw there and pass the result to loss_fn as a tensor"
-            )
+            raise CannotTrace(SEEDS)
 
         return set_it
 

@@ -167,7 +167,7 @@ def seeded(m, h):
 REFUSED = {
     "sets torch's seed": seeded,
     "buffer mean is replaced": replaced,
-    "generator of its own": lambda m, h: h * torch.rand(8, 8, generator=torch.Generator()),
+    "generator that the step does not reach": lambda m, h: h * torch.rand(8, 8, generator=torch.Generator()),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextvars
 import copy
 import dataclasses
@@ -407,6 +408,21 @@ def test_what_is_appended_between_steps_is_no_new_capture(monkeypatch):
         losses.append(float(step(x)))
     assert len(step.kinds) == 1 and captures(step) == 1 and counted["traces"] <= 2 * 4
     assert losses[::2] == ["called"] * 10
+
+
+def test_what_is_appended_is_put_back_beside_threads_that_wait():
+    called, model = [], Net()
+
+    def loss_fn(m, x):
+        called.append(1)
+        return square(m, x)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        step = neap.torch.compile_step(model, loss_fn, trained(model), budget="max")
+        for i, x in enumerate(batches(5)):
+            step(x)
+            assert len(called) == i + 1
 
 
 def test_a_former_state_needs_no_capture(monkeypatch):

@@ -8,6 +8,7 @@ import dataclasses
 import dis
 import inspect
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from ..batch import Parts, Structure
 from ..compile_step import COUNT, CompiledStep, compile_step
+from ..decisions import until
 from ..graph import CannotTrace
 from ..kinds import Kind
 
@@ -68,15 +70,18 @@ class BatchesStep(CompiledStep):
         with self.alone():
             self.weight, self.ends = weight, ends
             self.added = 0 if begins else self.added
-            apart = [self._taken_apart(batch, named) for batch in batches]
-            structure, _, _, kind = apart[0]
-            if any(other is not kind for *_, other in apart):
-                raise CannotTrace(
-                    "the micro-batches of one step have different keys, types or settings; use batches of one kind"
-                )
-            leaves = [one for _, one, _, _ in apart]
-            _, extras = self._run_alone(structure, leaves, Batches(None, len(leaves)), kind, None)
-            return extras if self.micro_batches > 1 else [extras]
+            return self._on_its_way(lambda: self._run_all(batches, named))
+
+    def _run_all(self, batches: list[tuple[Any, ...]], named: dict[str, Any]) -> list[Any]:
+        apart = [self._taken_apart(batch, named) for batch in batches]
+        structure, _, _, kind = apart[0]
+        if any(other is not kind for *_, other in apart):
+            raise CannotTrace(
+                "the micro-batches of one step have different keys, types or settings; use batches of one kind"
+            )
+        leaves = [one for _, one, _, _ in apart]
+        _, extras = self._run_alone(structure, leaves, Batches(None, len(leaves)), kind, None)
+        return extras if self.micro_batches > 1 else [extras]
 
     def _taken_apart(self, batch: tuple[Any, ...], named: dict[str, Any]) -> tuple[Structure, list[Any], Parts, Kind]:
         cut, self.micro_batches = self.micro_batches, 1  # batches are not cut further
@@ -173,16 +178,38 @@ class _Calls:
         nn.Module.__call__ = self.before
 
 
-def _loss_in(traceback: Any) -> torch.Tensor | None:
-    """Returns the variable `loss` of the innermost function that has one; None if a later line of it assigns to `loss`."""
-    found = None
+Frames = list[tuple[types.FrameType, int]]  # with the instruction at which each is; the innermost is the last
+
+
+def _frames_of(traceback: Any) -> Frames:
+    frames: Frames = []
     while traceback is not None:
-        value = traceback.tb_frame.f_locals.get("loss")
-        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
-            code, at = traceback.tb_frame.f_code, traceback.tb_lasti
-            later = (i for i in dis.get_instructions(code) if i.offset > at and i.opname.startswith("STORE"))
-            found = None if any(i.argval == "loss" for i in later) else value
+        frames.append((traceback.tb_frame, traceback.tb_lasti))
         traceback = traceback.tb_next
+    return frames
+
+
+def _frames_inside(outer: types.FrameType) -> Frames:
+    """Returns the frames that `outer` has called and that run now."""
+    frames: Frames = []
+    frame = sys._getframe()
+    while frame is not None and frame is not outer:
+        frames.insert(0, (frame, frame.f_lasti))
+        frame = frame.f_back
+    return frames
+
+
+def _loss_in(frames: Frames) -> torch.Tensor | None:
+    """Returns the variable `loss` of the innermost function that has one; None if a later line of it assigns to `loss`, or in a module's
+    call."""
+    found = None
+    for frame, at in frames:
+        if frame.f_code is nn.Module._call_impl.__code__:
+            return None
+        value = frame.f_locals.get("loss")
+        if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
+            later = (i for i in dis.get_instructions(frame.f_code) if i.offset > at and i.opname.startswith("STORE"))
+            found = None if any(i.argval == "loss" for i in later) else value
     return found
 
 
@@ -231,13 +258,13 @@ class TrainersLoss:
             outputs.append(result)
             return result
 
-        stopped = None
-        with self.eagerly(), _Calls(keep):
+        stopped, here = None, sys._getframe()
+        with self.eagerly(), _Calls(keep), until(lambda: _loss_in(_frames_inside(here)) is not None):
             try:
                 loss = self.compute(model, batch, **named)
             except (DataDependentOutputException, DynamicOutputShapeException) as error:
-                loss = _loss_in(error.__traceback__)
-                if loss is None or _inside_module(error.__traceback__):
+                loss = _loss_in(_frames_of(error.__traceback__))
+                if loss is None:
                     raise
                 stopped = error
         sizes = [x.numel() for x in Structure((batch,)).leaves if isinstance(x, torch.Tensor)]
@@ -267,15 +294,6 @@ class TrainersLoss:
                 f"the loss depends on numbers that are read from tensors: {float(loss):.6g} is returned, but the step trained on "
                 f"{float(extras['loss']):.6g}, the loss when the first number was read; keep it in tensors (torch.where)"
             )
-
-
-def _inside_module(traceback: Any) -> bool:
-    """Returns whether the error came from inside a module's call."""
-    while traceback is not None:
-        if traceback.tb_frame.f_code is nn.Module._call_impl.__code__:
-            return True
-        traceback = traceback.tb_next
-    return False
 
 
 # ---- transformers ----

@@ -196,6 +196,29 @@ static void write_row(const struct item *t, int64_t row, struct range columns, c
   }
 }
 
+/* Writes rows and columns of the result from their sums, in rows `row` apart. */
+static void write_rows(const struct item *t, struct range rows, struct range columns, const float *sums,
+                       int64_t row) {
+  const struct product_matrix *m = &t->p->c;
+  const int64_t count = columns.end - columns.begin, vectors = count / FLOATS * FLOATS;
+  const bool halves = m->kind == PRODUCT_PLAIN && m->column == 1 && bytes_of(m->storage) == 2;
+  float bias[MOST_COLUMNS];
+  const bool by_vectors = halves && count <= MOST_COLUMNS;
+  if (by_vectors && t->bias != NULL)
+    widen_run(t->p->bias, count, element_at(t->bias, t->p->bias, columns.begin), bias);
+  for (int64_t r = rows.begin; r < rows.end; r++, sums += row) {
+    const int64_t at = r * m->row + columns.begin;
+    for (int64_t n = 0; by_vectors && n < vectors; n += FLOATS) {
+      floats v = load(sums + n);
+      if (t->bias != NULL) v += load(bias + n);
+      if (t->addend != NULL) v = load_half(m->storage, element_at(t->addend, m->storage, at + n)) + v;
+      store_half(m->storage, (void *)element_at(t->c, m->storage, at + n), v);
+    }
+    const int64_t done = by_vectors ? vectors : 0;
+    write_row(t, r, (struct range){columns.begin + done, columns.end}, sums + done);
+  }
+}
+
 /* ---- Fetching ahead ---- */
 
 /* Elements that are packed next: runs of bytes, `step` apart. They are asked for between tiles, so that they
@@ -344,8 +367,7 @@ static void multiply_block(const struct step *s, struct range rows, struct range
   else
     multiply_unpacked(&f, c);
   if (!s->last || sums_fit_result(s->item->p)) return;
-  for (int64_t r = rows.begin; r < rows.end; r++)
-    write_row(s->item, r, columns, c.data + (r - rows.begin) * c.row);
+  write_rows(s->item, rows, columns, c.data, c.row);
 }
 
 /* ---- Factors ---- */

@@ -115,7 +115,7 @@ INLINE void multiply_units(bool pairs, int64_t rows, int64_t columns, int64_t de
     for (int64_t m = 0; m < rows; m += TILE_ROWS) {
       multiply_panel(pairs, least(TILE_ROWS, rows - m), least(TILE_COLUMNS, columns - n), depth,
                      (struct factor){a.data + m * a.row, a.row, a.column},
-                     (struct right_factor){b.data + n, b.row}, result_at(c, m, n));
+                     (struct right_factor){b.data + n, b.row}, result_at(c, m, n), NULL, NULL);
     }
 }
 static void multiply_floats(int64_t rows, int64_t columns, int64_t depth, struct factor a,

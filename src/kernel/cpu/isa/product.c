@@ -221,17 +221,6 @@ static void write_rows(const struct item *t, struct range rows, struct range col
 
 /* ---- Fetching ahead ---- */
 
-/* Elements that are packed next: runs of bytes, `step` apart. They are asked for between tiles, so that they
- * are in the cache when they are packed. Packing alone would wait for memory at each run, which are short. */
-struct ahead {
-  const unsigned char *data;
-  int64_t step, runs, bytes;
-  int64_t run, at;  /* what is asked for next */
-  int64_t per_tile; /* lines of the cache */
-};
-
-enum { LINE_BYTES = 64 };
-
 /* Returns lines and terms of a factor as what is packed after `tiles` tiles. */
 static struct ahead ahead_of(const struct lines *l, struct range lines, int64_t term, int64_t terms,
                              int64_t tiles) {
@@ -248,14 +237,6 @@ static struct ahead ahead_of(const struct lines *l, struct range lines, int64_t 
   return a;
 }
 
-static inline void fetch_some(struct ahead *a) {
-  for (int64_t i = 0; i < a->per_tile && a->run < a->runs; i++) {
-    __builtin_prefetch(a->data + a->run * a->step + a->at, 0, 2);
-    a->at += LINE_BYTES;
-    if (a->at >= a->bytes) a->at = 0, a->run++;
-  }
-}
-
 /* ---- Tiles ---- */
 
 /* Factors as tiles read them: of a, rows `a_row` apart and terms `a_term`, or panels; of b, rows of terms
@@ -270,9 +251,11 @@ struct factors {
 
 /* A tile whose last vector is not whole: only its elements are written. */
 INLINE void multiply_edge(bool pairs, int64_t rows, int64_t columns, int64_t units, struct factor a,
-                          struct right_factor b, struct result c) {
+                          struct right_factor b, struct result c, struct ahead *next_a,
+                          struct ahead *next_b) {
   float tile[TILE_ROWS * TILE_COLUMNS];
-  multiply_panel(pairs, rows, columns, units, a, b, (struct result){.data = tile, .row = TILE_COLUMNS});
+  multiply_panel(pairs, rows, columns, units, a, b, (struct result){.data = tile, .row = TILE_COLUMNS},
+                 next_a, next_b);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t n = 0; n < columns; n++) {
       float value = tile[r * TILE_COLUMNS + n];
@@ -290,14 +273,12 @@ INLINE void multiply_panels(bool pairs, bool packed, const struct factors *f, st
                                               : (struct right_factor){f->b + n, f->b_row};
     for (int64_t m = 0; m < f->rows; m += TILE_ROWS) {
       const int64_t rows = least(TILE_ROWS, f->rows - m);
-      fetch_some(f->next_a);
-      fetch_some(f->next_b);
       const struct factor a = packed ? (struct factor){f->a + m * f->units, 1, TILE_ROWS}
                                      : (struct factor){f->a + m * f->a_row, f->a_row, f->a_term};
       if (columns % FLOATS == 0)
-        multiply_panel(pairs, rows, columns, f->units, a, b, result_at(c, m, n));
+        multiply_panel(pairs, rows, columns, f->units, a, b, result_at(c, m, n), f->next_a, f->next_b);
       else
-        multiply_edge(pairs, rows, columns, f->units, a, b, result_at(c, m, n));
+        multiply_edge(pairs, rows, columns, f->units, a, b, result_at(c, m, n), f->next_a, f->next_b);
     }
   }
 }
@@ -305,8 +286,8 @@ INLINE void multiply_panels(bool pairs, bool packed, const struct factors *f, st
 static void multiply_in_matrices(const struct factors *f, struct result c) {
   for (int64_t n = 0; n < f->columns; n += MATRIX_COLUMNS)
     for (int64_t m = 0; m < f->rows; m += MATRIX_ROWS) {
-      fetch_some(f->next_a);
-      fetch_some(f->next_b);
+      fetch_lines(f->next_a, f->next_a->per_tile);
+      fetch_lines(f->next_b, f->next_b->per_tile);
       multiply_matrix_tile(least(MATRIX_ROWS, f->rows - m), least(MATRIX_COLUMNS, f->columns - n), f->units,
                            f->a + m * f->units, f->b + n * f->units, result_at(c, m, n));
     }

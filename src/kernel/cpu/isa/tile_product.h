@@ -66,6 +66,31 @@ static inline struct result result_at(struct result c, int64_t row, int64_t colu
   return c;
 }
 
+/* Elements that are packed next: runs of bytes, `step` apart. They are asked for while tiles are computed, so
+ * that they are in the cache when they are packed. Packing alone would wait for memory at each run, which are
+ * short. */
+struct ahead {
+  const unsigned char *data;
+  int64_t step, runs, bytes;
+  int64_t run, at;  /* what is asked for next */
+  int64_t per_tile; /* lines of the cache */
+};
+
+enum { LINE_BYTES = 64, UNITS_AT_ONCE = 8 /* between which lines are asked for */ };
+
+INLINE void fetch_lines(struct ahead *a, int64_t lines) {
+  for (; lines > 0 && a->run < a->runs; lines--) {
+    __builtin_prefetch(a->data + a->run * a->step + a->at, 0, 2);
+    a->at += LINE_BYTES;
+    if (a->at >= a->bytes) a->at = 0, a->run++;
+  }
+}
+
+/* Asks for the share of lines that falls to some of `depth` units. NULL: for none. */
+INLINE void fetch_share(struct ahead *a, int64_t depth) {
+  if (a != NULL) fetch_lines(a, (a->per_tile * UNITS_AT_ONCE + depth - 1) / depth);
+}
+
 INLINE floats multiply_add_units(bool pairs, float a, floats b, floats sum) {
 #if defined(__AVX512BF16__)
   if (pairs) return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
@@ -74,9 +99,10 @@ INLINE floats multiply_add_units(bool pairs, float a, floats b, floats sum) {
   return multiply_add_vector(a - (floats){0}, b, sum);
 }
 
-/* Computes rows (at most TILE_ROWS) of `vectors` vectors. */
+/* Computes rows (at most TILE_ROWS) of `vectors` vectors; asks for what is packed next meanwhile. */
 INLINE void multiply_tile(bool pairs, int rows, int vectors, int64_t depth, struct factor a,
-                          struct right_factor b, struct result c) {
+                          struct right_factor b, struct result c, struct ahead *next_a,
+                          struct ahead *next_b) {
   floats sum[TILE_ROWS][TILE_VECTORS];
   UNROLL_TILE
   for (int r = 0; r < rows; r++) {
@@ -86,6 +112,10 @@ INLINE void multiply_tile(bool pairs, int rows, int vectors, int64_t depth, stru
     __builtin_prefetch(c.data + r * c.row + vectors * FLOATS - 1, 1);
   }
   for (int64_t k = 0; k < depth; k++) {
+    if (k % UNITS_AT_ONCE == 0) {
+      fetch_share(next_a, depth);
+      fetch_share(next_b, depth);
+    }
     floats right[TILE_VECTORS];
     UNROLL_TILE
     for (int v = 0; v < vectors; v++) right[v] = load(b.data + k * b.row + v * FLOATS);
@@ -111,10 +141,11 @@ INLINE void multiply_tile(bool pairs, int rows, int vectors, int64_t depth, stru
 
 /* Computes up to TILE_ROWS rows: each number of rows has code of its own. */
 INLINE void multiply_rows(bool pairs, int64_t rows, int vectors, int64_t depth, struct factor a,
-                          struct right_factor b, struct result c) {
+                          struct right_factor b, struct result c, struct ahead *next_a,
+                          struct ahead *next_b) {
 #define ROWS(n)                                                                                              \
   case n:                                                                                                    \
-    multiply_tile(pairs, n <= TILE_ROWS ? n : TILE_ROWS, vectors, depth, a, b, c);                           \
+    multiply_tile(pairs, n <= TILE_ROWS ? n : TILE_ROWS, vectors, depth, a, b, c, next_a, next_b);           \
     break;
   switch (rows) {
     ROWS(1)
@@ -137,17 +168,18 @@ INLINE void multiply_rows(bool pairs, int64_t rows, int vectors, int64_t depth, 
 
 /* Computes `columns` columns, at most TILE_COLUMNS, rounded up to whole vectors. */
 INLINE void multiply_panel(bool pairs, int64_t rows, int64_t columns, int64_t depth, struct factor a,
-                           struct right_factor b, struct result c) {
+                           struct right_factor b, struct result c, struct ahead *next_a,
+                           struct ahead *next_b) {
   const int64_t vectors = whole_vectors(columns) / FLOATS;
-  if (vectors == TILE_VECTORS) multiply_rows(pairs, rows, TILE_VECTORS, depth, a, b, c);
+  if (vectors == TILE_VECTORS) multiply_rows(pairs, rows, TILE_VECTORS, depth, a, b, c, next_a, next_b);
 #if defined(__aarch64__)
   else if (vectors == 3)
-    multiply_rows(pairs, rows, 3, depth, a, b, c);
+    multiply_rows(pairs, rows, 3, depth, a, b, c, next_a, next_b);
   else if (vectors == 2)
-    multiply_rows(pairs, rows, 2, depth, a, b, c);
+    multiply_rows(pairs, rows, 2, depth, a, b, c, next_a, next_b);
 #endif
   else
-    multiply_rows(pairs, rows, 1, depth, a, b, c);
+    multiply_rows(pairs, rows, 1, depth, a, b, c, next_a, next_b);
 }
 
 #endif

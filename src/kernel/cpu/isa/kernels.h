@@ -1,6 +1,6 @@
 /* Neap's own CPU kernels: f32, vectorised, OpenMP. Every .c file of this folder is compiled once for each
- * instruction set (NEAP_ISA = generic, avx2, avx512, avx512_bf16, amx_bf16) and exports one table of functions for it.
- * cpu_kernels_best chooses the best table for the processor at run time.
+ * instruction set (NEAP_ISA = generic, avx2, avx512, avx512_bf16, amx_bf16) and exports one table of
+ * functions for it. cpu_kernels_best chooses the best table for the processor at run time.
  *
  * All kernels: they neither allocate nor fail. Results depend only on the arguments and the number of OpenMP
  * threads, never on addresses, and are bit-equal from call to call. Buffers are 64-byte aligned. Where a

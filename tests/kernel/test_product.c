@@ -251,7 +251,8 @@ static void compare_parts(struct typed_case *t) {
       }
       assert_true(fabs((double)wide[r * COLUMNS + n] - sum) <= rounding * size_of_terms);
     }
-  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+  const size_t some = sanitized() ? 5 : 1; /* of the counts, others for each depth */
+  for (size_t i = (size_t)t->depth % some; i < sizeof counts / sizeof *counts; i += some) {
     const int64_t rows = counts[i], row = i % 2 == 0 ? 0 : ROWS - rows;
     multiply_part(t, t->b_type, t->b_stored, row, rows, 0, COLUMNS, 1 + (int)(i % 3), part);
     assert_memory_equal(part, whole + (size_t)(row * COLUMNS) * size, (size_t)(rows * COLUMNS) * size);

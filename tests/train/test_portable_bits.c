@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "effort.h"
 #include "kernel/cpu/dispatch.h"
 #include "testing.h"
 
@@ -78,6 +79,7 @@ static void test_recorded(void **state) {
     setenv("NEAP_MAX_CPU_ISA", name, 1);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
       char digest[65];
+      if (sanitized() && (k + (int)i) % 2 != 0) continue;
       digest_of(&runs[i], 1 + (k + (int)i) % 3, digest);
       if (strcmp(digest, runs[i].digest) != 0)
         fail_msg("%s on %s: the digest is %s, recorded is %s", runs[i].model, name, digest, runs[i].digest);

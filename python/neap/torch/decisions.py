@@ -47,20 +47,22 @@ def _(value: torch.Tensor, way: str, expected: int, truth: bool) -> None:
     pass
 
 
+def _empty_places(mask: torch.Tensor, count: int) -> torch.Tensor:
+    strides = (1, count) if mask.device.type == "cpu" else (mask.dim(), 1)
+    return torch.empty_strided((count, mask.dim()), strides, dtype=torch.int64, device=mask.device)
+
+
 @torch.library.custom_op("neap::nonzero", mutates_args=())
 def nonzero(mask: torch.Tensor, way: str, expected: int) -> torch.Tensor:
     """Returns mask.nonzero(), column by column on the CPU, as PyTorch mostly does. Raises Decided unless it has the expected number of rows."""
-    result = mask.nonzero()
-    _check(way, expected, len(result))
-    return result.t().contiguous().t() if mask.device.type == "cpu" else result
+    found = mask.nonzero()
+    _check(way, expected, len(found))
+    return _empty_places(mask, expected).copy_(found)  # PyTorch's own lie otherwise from call to call
 
 
 @nonzero.register_fake
 def _(mask: torch.Tensor, way: str, expected: int) -> torch.Tensor:
-    size, by_columns = (expected, mask.dim()), mask.device.type == "cpu"
-    return torch.empty_strided(
-        size, (1, expected) if by_columns else (size[1], 1), dtype=torch.int64, device=mask.device
-    )
+    return _empty_places(mask, expected)
 
 
 DECIDING = (decide._opoverload, nonzero._opoverload)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from neap._budget import parse as parse_budget
 from . import measure
 from .assemble import Gradient, assemble
 from .batch import Structure
+from .decisions import Decisions
 from .graph import Graph, View
 from .heap import Heap
 from .memory import view_bytes
@@ -116,7 +118,14 @@ def _step(
 ) -> tuple[neap.Step, dict[str, int]]:
     structure = Structure((tuple(batch), {}))
     trained = set(Updater(optimizer).groups()) if isinstance(optimizer, torch.optim.Optimizer) else set()
-    capture = trace_step(model, loss_fn, structure, structure.leaves, trained=trained)
+    decisions = Decisions()
+    capture = trace_step(model, loss_fn, structure, structure.leaves, trained=trained, decisions=decisions)
+    if decisions.way:
+        warnings.warn(
+            f"neap: {decisions.lines[()]}\n  asks for the value of a tensor, which a plan does not have: branches are planned as if it were False, "
+            "and masks as if they selected all",
+            stacklevel=4,
+        )
     graph = capture.graph
     costs = measure.estimate(graph)
     outputs = [v for v in (capture.loss, *capture.extra_views) if isinstance(v, View)]

@@ -123,6 +123,13 @@ def test_the_way_of_eager(loss_fn, make, budget):
         losses = [step(*batch) for batch in data]
     assert all(torch.equal(a, b) for a, b in zip(losses, expected, strict=True)) and same(model, other)
     assert torch.equal(torch.get_rng_state(), state)
+    assert step.memory.measured_peak_bytes <= step.memory.planned_peak_bytes
+
+
+def test_a_plan_says_that_it_guesses():
+    x, y = batches(1)[0]
+    with pytest.warns(UserWarning, match="asks for the value of a tensor"):
+        neap.torch.plan(net(), refuses, (x, y), budget="max")
 
 
 def test_a_way_that_was_captured_is_kept():

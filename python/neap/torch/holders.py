@@ -207,7 +207,7 @@ class Walk:
                 continue
             self._holder(base.__name__, ClassAttributes(base), depth, base)
             for value in vars(base).values():
-                if isinstance(value, (types.FunctionType, staticmethod, classmethod)):
+                if isinstance(value, (types.FunctionType, staticmethod, classmethod, functools._lru_cache_wrapper)):
                     self._take(base.__name__, getattr(value, "__func__", value), depth)
 
     def _holder(self, name: str, target: Any, depth: int, owner: Any = None) -> None:

@@ -11,6 +11,7 @@ import operator
 import os
 import sys
 import types
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,6 +40,7 @@ from .holders import (
 from .reads import Reads, is_installed_file, names_in
 from .swap import MORE, Left, behind
 
+CACHED = functools._lru_cache_wrapper  # the type of functions under functools.cache and lru_cache
 MOST_BYTES = 1 << 20  # of an array whose content is compared
 LIBRARY_DEPTH = 2  # of holders inside each other that a library's functions read
 HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
@@ -77,6 +79,18 @@ def _content(x: np.ndarray) -> Any:
     return x.shape, x.dtype.str, zlib.crc32(np.ascontiguousarray(x).view(np.uint8)) if whole and x.nbytes else id(x)
 
 
+_clearings: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+
+
+def _times_cleared(cached: Any) -> str:
+    """Returns how many times the cache of a function was seen cleared: it has counted fewer calls than before."""
+    info = cached.cache_info()
+    known = _clearings.setdefault(cached, [0, 0])
+    known[0] += info.hits + info.misses < known[1]
+    known[1] = info.hits + info.misses
+    return sys.intern(str(known[0]))
+
+
 class _Row:
     """A holder as it was: the values of its keys, and how many items it had. keys: None for all."""
 
@@ -103,6 +117,8 @@ class _Row:
             return 1, [x.__code__, x.__defaults__, x.__kwdefaults__]
         if isinstance(x, contextvars.ContextVar):
             return 1, [x.get(NONE)]
+        if isinstance(x, CACHED):
+            return 1, [_times_cleared(x)]
         if isinstance(self.target, SlotAttributes):
             return 1, [getattr(x, key, NONE) for key in self.keys]
         if isinstance(x, tuple(BY_POSITION)):
@@ -122,7 +138,7 @@ class _Row:
     def items(self) -> Items:
         if isinstance(self.inside, tuple(BY_POSITION)):
             return list(enumerate(self.values))
-        if isinstance(self.inside, (types.CellType, contextvars.ContextVar)):
+        if isinstance(self.inside, (types.CellType, contextvars.ContextVar, CACHED)):
             return [("", self.values[0])]
         if self.keys is None:
             count = len(self.values) // 2
@@ -173,6 +189,11 @@ class Watch(Walk):
             self.known.add(id(x))
             self.rows.append(_Row(name, x, None, self.in_library))
             self._take(name, x.get(None), depth - 1)
+            return
+        if isinstance(x, CACHED) and id(x) not in self.known and depth >= 0:
+            self.known.add(id(x))
+            self.rows.append(_Row(name, x, None, self.in_library))
+            self._take(name, x.__wrapped__, depth)
             return
         super()._take(name, x, depth)
 

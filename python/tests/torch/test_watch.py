@@ -425,6 +425,56 @@ def test_what_is_appended_is_put_back_beside_threads_that_wait():
             assert len(called) == i + 1
 
 
+SCALE = {"of": 1.0}
+
+
+@functools.lru_cache
+def scale_by_cache(_kind):
+    return SCALE["of"]
+
+
+class Scaled(Net):
+    @functools.cache  # noqa: B019
+    def factor(self):
+        return SCALE["of"]
+
+    def forward(self, x):
+        return super().forward(x) * self.factor()
+
+
+@pytest.mark.parametrize("way", ["function", "method"])
+def test_a_cache_that_is_cleared(way):
+    """A cached function gives its old result until its cache is cleared."""
+    cached = scale_by_cache if way == "function" else Scaled.factor
+    scale = (lambda: scale_by_cache(way)) if way == "function" else (lambda: 1.0)
+    found = []
+    for compiled in (True, False):
+        SCALE["of"] = 1.0
+        cached.cache_clear()
+        torch.manual_seed(0)
+        model = Scaled()
+        optimizer = trained(model)
+        loss_fn = lambda m, x: square(m, x) * scale()  # noqa: E731
+        step = neap.torch.compile_step(model, loss_fn, optimizer, budget="max") if compiled else None
+        losses = []
+        for i, x in enumerate(batches(6)):
+            if i == 2:
+                SCALE["of"] = 3.0
+            if i == 4:
+                cached.cache_clear()
+            if compiled:
+                losses.append(float(step(x)))
+            else:
+                optimizer.zero_grad()
+                loss = loss_fn(model, x)
+                loss.backward()
+                optimizer.step()
+                losses.append(float(loss.detach()))
+        found.append(losses)
+    SCALE["of"] = 1.0
+    assert found[0] == found[1]
+
+
 def test_a_former_state_needs_no_capture(monkeypatch):
     model = Net()
     model.drop.p = 0.5

@@ -325,6 +325,39 @@ def test_trl(transformers, tmp_path, how):
     assert equal(found[0][1], found[1][1])
 
 
+@pytest.mark.parametrize(("kind", "batches"), [("GRPO", 2), ("RLOO", 1)])
+def test_trainers_that_generate(transformers, tmp_path, kind, batches):
+    """Trainers whose training_step does some work around the usual one; their completions are drawn between steps."""
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    found = []
+    for budget in (None, "max"):
+        arguments = getattr(trl, f"{kind}Config")(
+            output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=batches, logging_steps=1,
+            report_to=[], save_strategy="no", use_cpu=True, bf16=False, disable_tqdm=True, learning_rate=1e-2, num_generations=2,
+            max_completion_length=5, beta=0.0,
+        )  # fmt: skip
+        trainer = getattr(trl, f"{kind}Trainer")(
+            model=llama(transformers), args=arguments, processing_class=tokenizer(transformers),
+            reward_funcs=lambda completions, **_: [float(len(set(c.split()))) for c in completions],
+            train_dataset=datasets.Dataset.from_list([{"prompt": words(i, 4)} for i in range(16)]),
+        )  # fmt: skip
+        own = type(trainer)
+        attached = neap.torch.attach(trainer, budget) if budget is not None else None
+        trainer.train()
+        logs = [
+            {k: v for k, v in r.items() if not k.startswith(("neap", "step_time", "profiling"))}
+            for r in trainer.state.log_history
+            if "loss" in r
+        ]
+        found.append((logs, trainer.model.state_dict()))
+        if attached is not None:
+            assert attached.memory.planned_peak_bytes > 0
+            attached.detach()
+        assert type(trainer) is own
+    assert found[0][0] == found[1][0] and len(found[0][0]) == 3
+    assert equal(found[0][1], found[1][1])
+
+
 # ---- Lightning ----
 
 

@@ -31,7 +31,7 @@ NEEDED = (
 
 
 def attach(trainer: Any, budget: int | str = "max", **options: Any) -> Attached:
-    """Makes a transformers Trainer (or one of TRL: SFT, DPO, reward, KTO) train inside `budget` bytes.
+    """Makes a transformers Trainer (or one of TRL: SFT, DPO, reward, GRPO, RLOO) train inside `budget` bytes.
 
         trainer = SFTTrainer(model=model, args=args, train_dataset=data)
         neap.torch.attach(trainer, budget="2GiB")
@@ -60,7 +60,7 @@ def _refusal(trainer: Any) -> str | None:
     offload = getattr(trainer, "maybe_activation_offload_context", None)
     rows = [
         (not is_own, f"{type(trainer).__name__}.training_step is overridden, and Neap replaces it; move its code to compute_loss"),
-        (is_own and "compute_loss" not in inspect.getsource(step) and "maybe_activation_offload" not in inspect.getsource(step),
+        (is_own and not _wraps(trainer) and "compute_loss" not in inspect.getsource(step) and "maybe_activation_offload" not in inspect.getsource(step),
          f"{type(trainer).__name__} does more in training_step than compute a loss: {backend}"),
         (args.fp16 or getattr(accelerator, "scaler", None) is not None, "fp16 trains with a GradScaler, which skips steps by the values of gradients; use bf16=True"),
         (getattr(trainer, "is_deepspeed_enabled", False), "DeepSpeed has its own engine and optimizer; use Neap without it"),
@@ -72,6 +72,20 @@ def _refusal(trainer: Any) -> str | None:
         (str(getattr(args.optim, "value", args.optim)).endswith("lomo"), f"optim={args.optim} updates inside the backward pass; use another optimizer"),
     ]  # fmt: skip
     return next((text for applies, text in rows if applies), None)
+
+
+def _wraps(trainer: Any) -> bool:
+    """Returns whether the trainer's training_step is the usual one with some work around it, such as counting steps (TRL's GRPO and RLOO)."""
+    step = inspect.unwrap(type(trainer).training_step)
+    return step.__module__.startswith("trl.") and "super().training_step(" in inspect.getsource(step)
+
+
+def _around(kind: type, inner: Callable[..., Any]) -> type:
+    """Returns a class of trainers like `kind`, in which super().training_step is `inner`."""
+    from transformers import Trainer
+
+    usual = type("Trainer", (Trainer,), {"training_step": lambda _self, *args, **named: inner(*args, **named)})
+    return type(kind.__name__, (kind, usual), {"__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
 class Attached:
@@ -104,6 +118,9 @@ class Attached:
             "predict": self._released("predict"),
             "log": self._log,
         }
+        self.kind = type(trainer)
+        if _wraps(trainer):
+            trainer.__class__ = _around(self.kind, self.replaced.pop("training_step"))
         self.before = {name: getattr(trainer, name) for name in self.replaced}
         for name, value in self.replaced.items():
             setattr(trainer, name, value)
@@ -120,6 +137,7 @@ class Attached:
             self.trainer.__dict__.pop(name, None)
             if getattr(self.trainer, name) != self.before[name]:  # the instance had its own
                 setattr(self.trainer, name, self.before[name])
+        self.trainer.__class__ = self.kind
         self._give_back_optimizer()
         if self.step is not None:
             self.step.release()
@@ -145,7 +163,7 @@ class Attached:
         if callable(getattr(trainer.optimizer, "train", None)):
             trainer.optimizer.train()
         step = self._compiled(model)
-        prepared = [trainer._prepare_inputs(x) for x in batches]
+        prepared = self._prepared(batches)
         facts = [mask_facts(x) for x in prepared]
         named = {} if number is None else {COUNT: number}
         weight = 1 if self._is_scaled(number) else trainer.current_gradient_accumulation_steps
@@ -158,6 +176,18 @@ class Attached:
         self.norm = step.gradient_norm
         losses = [extra["loss"] for extra in extras]
         return losses if weight == 1 else [loss / weight for loss in losses]
+
+    def _prepared(self, batches: list[Any]) -> list[Any]:
+        """Returns the inputs of each batch. A trainer that counts its calls of training_step takes them by that count."""
+        trainer, prepared = self.trainer, []
+        count = getattr(trainer, "_step", None)
+        for i, batch in enumerate(batches):
+            if count is not None:
+                trainer._step = count + i
+            prepared.append(trainer._prepare_inputs(batch))
+        if count is not None:
+            trainer._step = count
+        return prepared
 
     def _is_scaled(self, number: Any) -> bool:
         """Returns whether the loss already counts all batches of the accumulation, as the trainer decides it."""

@@ -28,6 +28,7 @@ OPTIONS = {
     for p in inspect.signature(compile_step).parameters.values()
     if p.kind is p.KEYWORD_ONLY and p.name not in ("budget", "micro_batches", "batch_dim")
 }
+TIMERS = {"trl.extras.profiling"}  # modules that read the step's number for their own records alone
 LARGE = 64  # a module's output of more elements than this times the batch's is not kept for metrics
 
 
@@ -220,7 +221,7 @@ class Unsteady:
         self.__dict__.update(_inner=inner, _name=name, _names=names)
 
     def __getattr__(self, key: str) -> Any:
-        if key in self._names:
+        if key in self._names and sys._getframe(1).f_globals.get("__name__") not in TIMERS:
             raise CannotTrace(
                 f"the loss reads {self._name}.{key}, which changes from step to step and would become a constant; give it in the batch as a tensor"
             )

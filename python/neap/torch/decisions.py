@@ -210,13 +210,15 @@ def _is_mask(x: Any) -> bool:
     return isinstance(x, FakeTensor) and x.dtype == torch.bool and x.dim() > 0
 
 
-SCALAR = (torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item, torch.is_nonzero)
+SCALAR = {
+    torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item, torch.Tensor.is_nonzero, torch.is_nonzero,
+}  # fmt: skip
 ASKING: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__bool__: Decisions._truth,
     torch.is_nonzero: Decisions._truth,
     torch.Tensor.is_nonzero: Decisions._truth,
-    torch.Tensor.__int__: Decisions._item,
-    torch.Tensor.__index__: Decisions._item,
+    torch.Tensor.__int__: Decisions._number,
+    torch.Tensor.__index__: Decisions._number,
     torch.Tensor.item: Decisions._item,
     torch.equal: lambda d, a, b: d._truth((a == b).all()) if a.shape == b.shape else False,
     torch.allclose: lambda d, *args, **kwargs: d._truth(torch.isclose(*args, **kwargs).all()),

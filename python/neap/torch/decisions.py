@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import operator
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .graph import PACKAGES
+from .graph import PACKAGES, CannotTrace
 
+Operator = Callable[[Any, Any], Any]
+Row = tuple[Operator, Operator | None]
 Way = tuple[int, ...]  # answers in the order in which they are asked for
 
 
@@ -82,6 +85,89 @@ def _user_line() -> str:
     return f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}" if frames else "loss_fn"
 
 
+class Number:
+    """Stands for a number that was read from a tensor, in a capture. `value`: its tensor (float64 or int64), from which sums, products and
+    comparisons follow; None for what else was computed with it. A comparison is a decision; other code may only keep it."""
+
+    def __init__(self, decisions: Decisions, value: torch.Tensor | None):
+        self.decisions, self.value, self.line = decisions, value, _user_line()
+
+    def refuse(self, *_: Any) -> Any:
+        raise CannotTrace(
+            f"{self.line}\n  asks for the value of a tensor, which a capture does not have, and the step depends on it; keep it in tensors "
+            "(torch.where), or compute it before the step and pass it to loss_fn."
+        )
+
+    def computed(self, row: Row, other: Any, turned: bool) -> Any:
+        """Returns what an operator gives for this number and another operand; with `turned`, for the other one and this."""
+        run, in_tensors = row
+        if isinstance(other, torch.Tensor):
+            if self.value is None or self.value.is_floating_point():
+                self.refuse()
+            return run(other, self.whole()) if turned else run(self.whole(), other)
+        if not isinstance(other, (int, float, Number)):
+            return NotImplemented
+        other = other.value if isinstance(other, Number) else other
+        if in_tensors is None or self.value is None or other is None:
+            return Number(self.decisions, None)
+        a, b = (other, self.value) if turned else (self.value, other)
+        if any(map(_is_fraction, (a, b))):  # PyTorch would compute integers and fractions in float32
+            a, b = _double(a), _double(b)
+        return Number(self.decisions, in_tensors(a, b))
+
+    def compared(self, run: Operator, other: Any) -> Any:
+        found = self.computed((run, run), other, False)
+        return found if found is NotImplemented else found.truth()
+
+    def truth(self) -> bool:
+        return self.decisions.truth(self.value) if self.value is not None else self.refuse()
+
+    def whole(self) -> int:
+        return self.decisions.number(self.value) if self.value is not None else self.refuse()
+
+
+def _is_fraction(x: Any) -> bool:
+    return x.is_floating_point() if isinstance(x, torch.Tensor) else isinstance(x, float)
+
+
+def _double(x: Any) -> Any:
+    return x.double() if isinstance(x, torch.Tensor) else torch.tensor(float(x), dtype=torch.float64)
+
+
+# Name -> Python's operator, and that of tensors with the same bits in float64 and int64 (None: no such operator exists).
+ARITHMETIC: dict[str, Row] = {
+    "add": (operator.add, operator.add),
+    "sub": (operator.sub, operator.sub),
+    "mul": (operator.mul, operator.mul),
+    "truediv": (operator.truediv, lambda a, b: torch.true_divide(_double(a), _double(b))),
+    "floordiv": (operator.floordiv, None),
+    "mod": (operator.mod, None),
+    "pow": (operator.pow, None),
+}
+
+
+def _set_operators() -> None:
+    def set_row(name: str, row: Row) -> None:
+        setattr(Number, f"__{name}__", lambda self, other: self.computed(row, other, False))
+        setattr(Number, f"__r{name}__", lambda self, other: self.computed(row, other, True))
+
+    def set_comparison(name: str, run: Operator) -> None:
+        setattr(Number, f"__{name}__", lambda self, other: self.compared(run, other))
+
+    for name, row in ARITHMETIC.items():
+        set_row(name, row)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        set_comparison(name, getattr(operator, name))
+    for name in ("abs", "neg", "round"):
+        setattr(Number, f"__{name}__", lambda self, *_: Number(self.decisions, None))
+    for name in ("float", "format", "hash", "iter", "len"):
+        setattr(Number, f"__{name}__", Number.refuse)
+    Number.__bool__, Number.__int__, Number.__index__ = Number.truth, Number.whole, Number.whole
+
+
+_set_operators()
+
+
 class Decisions:
     """The answers of one step's captures."""
 
@@ -126,14 +212,14 @@ class Decisions:
         self.way = (*way, answer)
         return _text(way), answer
 
-    def _truth(self, value: torch.Tensor) -> bool:
+    def truth(self, value: torch.Tensor) -> bool:
         if self.way not in self.known:
             self.guessed.append(self.way)
         way, answer = self._answer(int(self.way in self.turned))
         decide(value.detach(), way, answer, True)
         return bool(answer)
 
-    def _number(self, value: torch.Tensor) -> int:
+    def number(self, value: torch.Tensor) -> int:
         way, answer = self._answer(1)
         decide(value.detach(), way, answer, False)
         return answer
@@ -145,8 +231,11 @@ class Decisions:
 
     def _item(self, value: torch.Tensor) -> Any:
         if value.dtype == torch.bool:
-            return self._truth(value)
-        return NotImplemented if value.is_floating_point() or value.is_complex() else self._number(value)
+            return self.truth(value)
+        if value.is_complex():
+            return NotImplemented
+        found = value.detach().reshape(())
+        return Number(self, found.double() if value.is_floating_point() else found.long())
 
     def _nonzero(self, x: torch.Tensor, *, as_tuple: bool = False) -> Any:
         places = self._places(x)
@@ -214,14 +303,14 @@ SCALAR = {
     torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item, torch.Tensor.is_nonzero, torch.is_nonzero,
 }  # fmt: skip
 ASKING: dict[Any, Callable[..., Any]] = {
-    torch.Tensor.__bool__: Decisions._truth,
-    torch.is_nonzero: Decisions._truth,
-    torch.Tensor.is_nonzero: Decisions._truth,
-    torch.Tensor.__int__: Decisions._number,
-    torch.Tensor.__index__: Decisions._number,
+    torch.Tensor.__bool__: Decisions.truth,
+    torch.is_nonzero: Decisions.truth,
+    torch.Tensor.is_nonzero: Decisions.truth,
+    torch.Tensor.__int__: Decisions.number,
+    torch.Tensor.__index__: Decisions.number,
     torch.Tensor.item: Decisions._item,
-    torch.equal: lambda d, a, b: d._truth((a == b).all()) if a.shape == b.shape else False,
-    torch.allclose: lambda d, *args, **kwargs: d._truth(torch.isclose(*args, **kwargs).all()),
+    torch.equal: lambda d, a, b: d.truth((a == b).all()) if a.shape == b.shape else False,
+    torch.allclose: lambda d, *args, **kwargs: d.truth(torch.isclose(*args, **kwargs).all()),
     torch.nonzero: Decisions._nonzero,
     torch.Tensor.nonzero: Decisions._nonzero,
     torch.argwhere: Decisions._nonzero,

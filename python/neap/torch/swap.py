@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .batch import Structure
+from .decisions import Number
 from .graph import CannotTrace
 from .holders import (
     BY_POSITION,
@@ -61,6 +62,10 @@ class Holder:
         self.fill(self.target, items)
         self.now = items
 
+    def keeps_number(self) -> bool:
+        """Returns whether it holds a number that was read in a capture."""
+        return any(_number_in(x) is not None for _, x in self.items())
+
     def is_captures(self) -> bool:
         """Returns whether its changes are those of a capture, and not of another thread: no other thread works but daemons (of progress bars,
         say), a module holds it, or it holds a fake tensor."""
@@ -75,6 +80,15 @@ def _works(thread: threading.Thread) -> bool:
     frame = sys._current_frames().get(thread.ident)
     waits = frame is None or frame.f_code.co_filename in WAITING
     return thread is not threading.current_thread() and not thread.daemon and not waits
+
+
+def _number_in(x: Any, depth: int = 3) -> Number | None:
+    """Returns a number that was read in a capture and is in an object."""
+    if isinstance(x, Number) or not depth:
+        return x if isinstance(x, Number) else None
+    inside = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple, collections.deque)) else ()
+    found = (_number_in(y, depth - 1) for y in list(inside)[-MOST:])
+    return next((number for number in found if number is not None), None)
 
 
 def _same(a: Items, b: Items) -> bool:
@@ -140,11 +154,21 @@ def bears_fake(x: Any, depth: int = DEPTH) -> bool:
     return any(bears_fake(y, depth - 1) for y in inside)
 
 
+def holders_of(name: str, target: Any, depth: int) -> list[Holder]:
+    """Returns the holders of a dict, and of the containers in it up to `depth` levels inside."""
+    found = [Holder(name, target)]
+    for key, x in found[0].found if depth else ():
+        if type(x) in CONTAINERS and len(x) <= MOST:
+            found += holders_of(name_of(name, key), x, depth - 1)
+    return found
+
+
 class Kept(Walk):
     """All holders of a model and a loss function, as they were found. `swap` puts tensors into them, `put_back` restores them."""
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., Any]):
         self.holders: list[Holder] = []
+        self.loss_fn = loss_fn
         self.real: dict[int, torch.Tensor] = {}  # id of a tensor that was put in -> the user's own
         self.generators: dict[
             int, tuple[torch.Generator, torch.Tensor]
@@ -170,6 +194,9 @@ class Kept(Walk):
                 self.holders.append(Holder(name, x, library=True))
             elif isinstance(x, nn.Module):
                 self._take(name, x, DEPTH)
+
+    def _more(self) -> None:
+        self.holders += getattr(self.loss_fn, "holders", list)()
 
     def outside(self, taken: set[int], trained: set[int], changed: set[int]) -> list[Outside]:
         """Returns the slots of tensors that are not `taken`, each tensor once: of other modules, and of tensors that are trained or changed."""
@@ -232,6 +259,9 @@ class Kept(Walk):
         """Returns what loss_fn has left behind in the user's objects. Raises CannotTrace for a module that it makes."""
         found = []
         for change in [c for h in self.holders if not _same(h.now, h.items()) and h.is_captures() for c in _changes(h)]:
+            number = _number_in(change.value)
+            if number is not None:
+                number.refuse()
             if not bears_fake(change.value):
                 found.append(Left(change, lambda _, value=change.value: value, []))
                 continue

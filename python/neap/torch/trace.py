@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from . import eager_formulas, measure
 from .batch import Structure, Sum
-from .decisions import Decisions
+from .decisions import Decisions, Number
 from .family import same_calls
 from .graph import (
     PACKAGES,
@@ -489,6 +489,9 @@ def _trace(
         flat_extras, found["extras"] = pytree.tree_flatten(extras)
         found["has_extras"] = extras is not None
         found["sum"] = count is not None
+        for x in flat_extras:
+            if isinstance(x, Number):
+                x.refuse()
         flat_extras = [x.detach() if isinstance(x, torch.Tensor) else x for x in flat_extras]
         found["left"] = kept.left()
         flat_extras += [t for left in found["left"] for t in left.tensors]

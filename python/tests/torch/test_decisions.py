@@ -65,6 +65,17 @@ def counts(m, x, y):
     return F.cross_entropy(m(x) * (int(y.max()) + int(x.max()) + int((y > 1).any())), y)
 
 
+def numbers(m, x, y):
+    """Numbers that are read, computed with and compared."""
+    h = m(x)
+    size, count = h.detach().norm().item(), (y > 1).sum().item()
+    if count > 2 and 2 * size / count - 1 > 1.5:
+        h = h * count
+    if (count + (1 << 30)) * 0.5 > (1 << 29) + 0.75:  # not in float32
+        h = h * 2
+    return F.cross_entropy(h, y)
+
+
 def assigns(m, x, y):
     h, mask = m(x), x[:, :4] > 0
     out = torch.zeros_like(h)
@@ -105,7 +116,7 @@ def same(a, b):
 @pytest.mark.parametrize(
     ("loss_fn", "make"),
     [
-        *((f, net) for f in (refuses, draws, selects, columns, experts, counts, assigns, equal_or_not)),
+        *((f, net) for f in (refuses, draws, selects, columns, experts, counts, numbers, assigns, equal_or_not)),
         (lambda m, x, y: F.cross_entropy(m(x), y), Normed),
     ],
 )
@@ -167,6 +178,26 @@ def test_micro_batches_that_go_different_ways_are_refused():
         step(x)
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), before.values(), strict=True))
     step(torch.ones(8, 12))
+
+
+@pytest.mark.parametrize("how", ["kept", "returned", "computed with", "printed"])
+def test_numbers_that_a_step_needs_are_refused(how):
+    kept, model, (x, y) = [], net(), batches(1)[0]
+
+    def loss_fn(m, x, y):
+        loss = F.cross_entropy(m(x), y)
+        number = loss.item()
+        if how == "kept":
+            kept.append(number)
+        if how == "printed":
+            assert f"{number:.3f}"
+        loss = loss * number if how == "computed with" else loss
+        return (loss, number) if how == "returned" else loss
+
+    step = neap.torch.compile_step(model, loss_fn, torch.optim.SGD(model.parameters()), budget="max")
+    with pytest.raises(neap.torch.CannotTrace, match="asks for the value"):
+        step(x, y)
+    assert not kept
 
 
 # ---- Generators ----

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -224,8 +226,7 @@ def test_losses_that_cannot_be_captured_change_nothing(transformers, tmp_path):
     class Reads(transformers.Trainer):
         def compute_loss(self, model, inputs, *args, **kwargs):
             loss = super().compute_loss(model, inputs, *args, **kwargs)
-            if loss.item() > 1:
-                loss = loss * 2
+            loss = loss * float(loss)
             return loss
 
     class Anneals(transformers.Trainer):
@@ -244,6 +245,41 @@ def test_losses_that_cannot_be_captured_change_nothing(transformers, tmp_path):
     with pytest.raises(neap.OverBudget) as error:
         trainer.train()
     assert error.value.smallest > 1000
+
+
+def test_what_compute_loss_changes_in_a_trainer_is_done_once_by_each_step(transformers, tmp_path):
+    """Lists, counters and records of numbers, before and after the loss is known; and a branch by such a number."""
+
+    class Keeps(transformers.Trainer):
+        reads = ()
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            outputs = model(**inputs)
+            self.calls += 1
+            norm = outputs.logits.detach().norm()
+            self.kept.append(norm)
+            if "before" in self.reads:
+                self.records["norm"].append(norm.item() / 2 - 1)
+            loss = outputs.loss
+            if "branch" in self.reads:
+                number = loss.item()
+                loss = loss * 2 if number > 3.4 else loss
+            if "after" in self.reads:
+                self.records["loss"].append(loss.item())
+            return loss
+
+    for reads in ((), ("before",), ("after",), ("branch",), ("before", "branch", "after")):
+        found = []
+        for budget in (None, "max"):
+            trainer = trainer_of(transformers, tmp_path, kind=Keeps)
+            trainer.reads, trainer.calls, trainer.kept, trainer.records = reads, 0, [], collections.defaultdict(list)
+            if budget is not None:
+                neap.torch.attach(trainer, budget)
+            trainer.train()
+            found.append((trainer.calls, list(map(float, trainer.kept)), dict(trainer.records)))
+            found[-1] += (trainer.model.state_dict(),)
+        assert found[0][:3] == found[1][:3] and found[0][0] == 3, reads
+        assert equal(found[0][3], found[1][3]), reads
 
 
 def test_metrics_behind_the_loss_are_of_each_step(transformers, tmp_path):

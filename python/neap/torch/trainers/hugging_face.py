@@ -31,7 +31,7 @@ NEEDED = (
 
 
 def attach(trainer: Any, budget: int | str = "max", **options: Any) -> Attached:
-    """Makes a transformers Trainer (or one of TRL: SFT, DPO, reward, GRPO, RLOO) train inside `budget` bytes.
+    """Makes a transformers Trainer (or one of TRL: SFT, DPO, KTO, reward, GRPO, RLOO) train inside `budget` bytes.
 
         trainer = SFTTrainer(model=model, args=args, train_dataset=data)
         neap.torch.attach(trainer, budget="2GiB")
@@ -100,7 +100,7 @@ class Attached:
             raise ValueError(f"neap.torch.attach: {name} is unexpected; set {owned[name]} in the trainer's arguments")
         self.trainer, self.budget, self.options = trainer, budget, options
         self.step: BatchesStep | None = None
-        self.loss = TrainersLoss(self._compute, self._as_eager)
+        self.loss = TrainersLoss(self._compute, self._as_eager, trainer)
         BatchesStep(
             nn.Identity(), self.loss, torch.optim.SGD([nn.Parameter(torch.zeros(1))]), budget, False, **options
         )  # raises for a wrong budget or option

@@ -22,6 +22,7 @@ from ..compile_step import COUNT, CompiledStep, compile_step
 from ..decisions import until
 from ..graph import CannotTrace
 from ..kinds import Kind
+from ..swap import Holder, holders_of
 
 OPTIONS = {
     p.name: p.default
@@ -235,13 +236,15 @@ class TrainersLoss:
     """The loss function of a trainer. `settings` are watched as constants of a captured step, beside what the user's own code reads.
 
     Code that reads numbers from tensors (`.item()`, `if count > 0`) after the loss is known, as metrics do, is not captured: it runs
-    after each step, on the outputs of modules in that step (`after`). If it reads a number before, the step is refused."""
+    after each step, on the outputs of modules in that step (`after`), and so is all of it where it only keeps a number that it reads before. If
+    it computes with such a number, the step is refused. What `compute` changes
+    in the trainer's attributes and containers is put back after a capture, and done once by each step."""
 
     __slots__ = ("__dict__", "compute", "eagerly")
 
-    def __init__(self, compute: Callable[..., torch.Tensor], eagerly: Callable[[], Any]):
+    def __init__(self, compute: Callable[..., torch.Tensor], eagerly: Callable[[], Any], trainer: Any = None):
         """compute(model, batch, **named): returns the loss. eagerly(): returns a context, which is entered while it is captured."""
-        self.compute, self.eagerly = compute, eagerly
+        self.compute, self.eagerly, self.trainer = compute, eagerly, trainer
         self.settings: dict[str, Any] = {}
 
     def set(self, settings: dict[str, Any], facts: tuple[bool, bool]) -> None:
@@ -251,8 +254,13 @@ class TrainersLoss:
             self.settings.clear()
         self.settings.update(settings)
 
+    def holders(self) -> list[Holder]:
+        """Returns the holders of what `compute` may change in the trainer."""
+        return holders_of("trainer", vars(self.trainer), 2) if self.trainer is not None else []
+
     def __call__(self, model: nn.Module, batch: Any, **named: Any) -> tuple[torch.Tensor, dict[str, Any]]:
         outputs: list[Any] = []
+        holders = self.holders()
 
         def keep(call: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
             result = call(module, *args, **kwargs)
@@ -260,7 +268,8 @@ class TrainersLoss:
             return result
 
         stopped, here = None, sys._getframe()
-        with self.eagerly(), _Calls(keep), until(lambda: _loss_in(_frames_inside(here)) is not None):
+        ended = lambda: _loss_in(_frames_inside(here)) is not None  # noqa: E731
+        with self.eagerly(), _Calls(keep), until(ended):
             try:
                 loss = self.compute(model, batch, **named)
             except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -268,9 +277,12 @@ class TrainersLoss:
                 if loss is None:
                     raise
                 stopped = error
+        again = stopped is not None or any(h.keeps_number() for h in holders)
+        for holder in holders if again else ():  # `after` does all of it
+            holder.set(holder.found)
         sizes = [x.numel() for x in Structure((batch,)).leaves if isinstance(x, torch.Tensor)]
         most = LARGE * max(sizes, default=1)
-        served = _served(outputs, most) if stopped is not None else Served([], None)
+        served = _served(outputs, most) if again else Served([], None)
         return loss, {"loss": loss, "served": served}
 
     def after(self, model: nn.Module, batch: Any, extras: dict[str, Any], **named: Any) -> None:

@@ -177,6 +177,7 @@ class CompiledStep:
         before, found = dict(self.decisions.known), set()
         try:
             while True:
+                self.drawn_before, self.buffers_before = [], {}
                 try:
                     return run()
                 except Decided as decided:

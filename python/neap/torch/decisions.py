@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 
 from .graph import PACKAGES, CannotTrace
 
@@ -278,6 +278,9 @@ class Decisions:
         ended = _ended.get()
         if (function in SCALAR and args[0].numel() != 1) or (ended is not None and ended()):
             return NotImplemented
+        if function in SCALAR:
+            with contextlib.suppress(DataDependentOutputException):
+                return function(*args, **kwargs)  # of a constant
         return run(self, *args, **kwargs)
 
 

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from . import eager_formulas, measure
 from .batch import Structure, Sum
-from .decisions import Decisions, Number
+from .decisions import Decided, Decisions, Number
 from .family import same_calls
 from .graph import (
     PACKAGES,
@@ -103,7 +103,7 @@ def _explained() -> Iterator[None]:
         yield
     except ChangesConstant as error:
         raise ChangesConstant(error.target, error.tensor, _user_frame(error)) from error
-    except CannotTrace:
+    except (CannotTrace, Decided):
         raise
     except torch._subclasses.fake_tensor.DataDependentOutputException as error:
         raise CannotTrace(
@@ -390,6 +390,8 @@ def trace_step(
             if id(error.tensor) in changed:
                 raise
             changed.add(id(error.tensor))
+        except Decided as found:  # of a constant, which a capture computes with
+            decisions.learn((*found.way, found.answer))
         except Exception as error:
             failed = failed or error
             if not decisions.turn_guess():

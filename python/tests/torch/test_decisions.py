@@ -76,6 +76,17 @@ def numbers(m, x, y):
     return F.cross_entropy(h, y)
 
 
+FACTORS = [2.0, 3.0]
+
+
+def constants(m, x, y):
+    """Values that do not depend on the step."""
+    h = torch.dropout(m(x), 0.5, True)
+    if torch.tensor(FACTORS).sum() > 4:
+        h = torch.roll(h, int(torch.tensor(FACTORS)[1] * 2), 1)
+    return F.cross_entropy(h, y)
+
+
 def assigns(m, x, y):
     h, mask = m(x), x[:, :4] > 0
     out = torch.zeros_like(h)
@@ -116,7 +127,10 @@ def same(a, b):
 @pytest.mark.parametrize(
     ("loss_fn", "make"),
     [
-        *((f, net) for f in (refuses, draws, selects, columns, experts, counts, numbers, assigns, equal_or_not)),
+        *(
+            (f, net)
+            for f in (refuses, draws, selects, columns, experts, counts, numbers, constants, assigns, equal_or_not)
+        ),
         (lambda m, x, y: F.cross_entropy(m(x), y), Normed),
     ],
 )

@@ -1,4 +1,4 @@
-/* What is asked of data that are opened for a model: what it learns from, its shape, and what it brings. */
+/* Tasks: the records that a model learns from, its shape, and the tokenizer and template that it brings. */
 #ifndef NEAP_TASK_TASK_H
 #define NEAP_TASK_TASK_H
 
@@ -18,7 +18,7 @@ struct task_labels {
   bool values; /* `count` values, not classes */
 };
 
-/* What a model brings for texts; NULL and zeros where it has none of its own. */
+/* Parts of a model for texts. NULL and zeros: it has no such part of its own. */
 struct task_texts {
   neap_status (*read_tokenizer)(const neap_model *model, struct tokenizer **tokenizer);
   neap_status (*read_template)(const neap_model *model, struct chat_template **chat);
@@ -48,7 +48,7 @@ struct task_row {
 };
 extern const struct task_row task_rows[TASK_KINDS];
 
-/* What is asked of data that are opened for a model. Zeros: nothing. */
+/* The demands of a model on data that are opened for it. Zeros: none. */
 struct task {
   neap_task kind;
   int64_t image[3], classes;             /* of the model; a source that draws its records draws such */

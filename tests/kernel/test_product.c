@@ -318,7 +318,7 @@ static float sum_in_matrices(const struct typed_case *t, int64_t row, int64_t co
   return sum;
 }
 
-/* Where the processor has registers of matrices, sums of bf16 have the order that it documents. */
+/* Sums of bf16 in registers of matrices have the order that the processor's manual gives. */
 static void test_order_in_matrices(void **state) {
   (void)state;
   static const int64_t depths[] = {1, 31, 32, 64, 257, 320, 768};

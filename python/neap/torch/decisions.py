@@ -284,7 +284,7 @@ class Decisions:
         return run(self, *args, **kwargs)
 
 
-# Whether the code that runs now asks for values after all that a step computes, as metrics do: then they are refused.
+# Returns true if the code that runs now comes after all that a step computes, as metrics do: then values are refused. None: it does not.
 _ended: contextvars.ContextVar[Callable[[], bool] | None] = contextvars.ContextVar("ended", default=None)
 
 

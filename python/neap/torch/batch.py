@@ -46,7 +46,9 @@ class Structure:
             parts = {key: self._take(value, f"{where}[{key!r}]", form) for key, value in x.items()}
             return lambda leaves: _filled(x, {key: part(leaves) for key, part in parts.items()})
         if all(hasattr(type(x), name) for name in _LIKE_A_DICT):  # a batch of graphs
-            settings = sorted((k, v) for k, v in vars(x).items() if isinstance(v, (int, float, *CONSTANTS)))
+            settings = sorted(
+                (k, v) for k, v in getattr(x, "__dict__", {}).items() if isinstance(v, (int, float, *CONSTANTS))
+            )
             form += (type(x), tuple(x.keys()), tuple(settings))
             parts = {key: self._take(x[key], f"{where}[{key!r}]", form) for key in x.keys()}  # noqa: SIM118
             return lambda leaves: _filled(x, {key: part(leaves) for key, part in parts.items()})

@@ -17,7 +17,7 @@ run(strip --remove-section=.comment --remove-section=.note --strip-debug --enabl
 
 file(READ ${CPACK_RESOURCE_FILE_LICENSE} license)
 file(WRITE ${doc}/copyright "${license}\n\
-src/model/onnx.proto, from which the reader of ONNX files is made: Copyright (c) ONNX Project Contributors, Apache-2.0,\n\
+src/onnx/onnx.proto, from which the reader of ONNX files is made: Copyright (c) ONNX Project Contributors, Apache-2.0,\n\
 whose text is in /usr/share/common-licenses/Apache-2.0.\n")
 file(COPY_FILE ${CPACK_NEAP_CHANGELOG} ${doc}/changelog)
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)

@@ -1,5 +1,5 @@
 # awk -f manual.awk COMMAND.md: the text of the manual page, in the language of man(7). Knows what docs/command.md has: headings,
-# paragraphs, lists, tables, blocks of code, `code` and links. The comment "verbs" of the page stays one, for cli/manual.c.
+# paragraphs, lists, tables, blocks of code, `code` and links. The comment "verbs" of the page stays one, for cli/verbs/manual.c.
 function escape(text) {
   gsub(/\\/, "\\e", text); gsub(/-/, "\\-", text); gsub(/'/, "\\(aq", text)
   gsub(/\^/, "\\(ha", text); gsub(/~/, "\\(ti", text)

@@ -1,11 +1,7 @@
-/* Preloaded into a command: fails one read or write of a session's file on disk (run/spill_file.h), which has
- * no name. FAIL_DISK is "KIND NUMBER HOW": KIND read or write, NUMBER from 1, HOW one of
- *   error  fails with EIO
- *   full   fails with ENOSPC
- *   short  moves one page alone
- *   none   moves nothing
- *   flip   a write changes a byte on its way
- * "slow" alone makes each of them take a millisecond more. */
+/* Preloaded into a command: fails one read or write of a session's file on disk (program/spill_file.h), which
+ * has no name. FAIL_DISK is "KIND NUMBER HOW": KIND read or write, NUMBER from 1, HOW one of error  fails
+ * with EIO full   fails with ENOSPC short  moves one page alone none   moves nothing flip   a write changes a
+ * byte on its way "slow" alone makes each of them take a millisecond more. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "models_by_name.h"
-#include "run/session.h"
+#include "session/session.h"
 #include "testing.h"
 
 /* Fills every input: numbers in [-1, 1) from a seed, labels below `classes`. */

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/gguf.h"
 #include "base/random.h"
+#include "formats/gguf.h"
 #include "testing.h"
 
 enum { LLAMA_WIDTH = 128, LLAMA_TOKENS = 264, LLAMA_TENSORS = 12 };

@@ -1,5 +1,5 @@
-/* Reads a budget as text: bytes, a share, or a word. resolve_budget (run/choose.c) makes bytes of a share or
- * a word, once the step is known. */
+/* Reads a budget as text: bytes, a share, or a word. resolve_budget (session/choose.c) makes bytes of a share
+ * or a word, once the step is known. */
 #include <ctype.h>
 #include <locale.h>
 #include <math.h>

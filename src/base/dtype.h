@@ -55,7 +55,7 @@ struct dtype_row {
   enum dtype_kind kind;
   int32_t block_elements,
       block_bytes;         /* a block is the least that is stored: 8 bits in a byte, else mostly one */
-  const char *safetensors; /* its name there (base/safetensors.h); NULL: not kept in files */
+  const char *safetensors; /* its name there (formats/safetensors.h); NULL: not kept in files */
 };
 
 extern const struct dtype_row dtype_rows[];

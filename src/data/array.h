@@ -3,7 +3,7 @@
 #define NEAP_DATA_ARRAY_H
 
 #include "data/source.h"
-#include "text/npy.h"
+#include "formats/npy.h"
 
 enum array_kind {
   ARRAY_BYTES,

@@ -25,7 +25,7 @@
 #include <jansson.h>
 
 #include "base/vector.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/utf8.h"
 
 enum { CHAT_LINE_LIMIT = 64 << 20 }; /* bytes of the longest record allowed */

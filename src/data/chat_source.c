@@ -22,7 +22,7 @@
 #include "data/packing.h"
 #include "data/readers.h"
 #include "data/source_tokenizer.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 struct conversation {

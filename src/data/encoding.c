@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 
 enum { ELEMENT_LIMIT = 1 << 24 };
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "data/picture.h"
+#include "picture/picture.h"
 #include "text/utf8.h"
 
 enum { DEEPEST = 32 };

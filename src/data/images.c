@@ -12,11 +12,11 @@
 #include "data/holdout.h"
 #include "data/image_folders.h"
 #include "data/image_parts.h"
-#include "data/picture.h"
 #include "data/picture_crop.h"
 #include "data/readers.h"
 #include "data/statistics.h"
 #include "data/workspaces.h"
+#include "picture/picture.h"
 
 /* The words of the source's name. */
 struct words {

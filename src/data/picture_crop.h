@@ -2,8 +2,8 @@
 #ifndef NEAP_DATA_PICTURE_CROP_H
 #define NEAP_DATA_PICTURE_CROP_H
 
-#include "data/resize.h"
 #include "data/source.h"
+#include "picture/resize.h"
 
 /* Scales the picture until it just covers [height, width], and takes the middle (Resize, CenterCrop). A
  * picture of that size is taken as it is. */

@@ -3,8 +3,8 @@
 #ifndef NEAP_DATA_WORKSPACES_H
 #define NEAP_DATA_WORKSPACES_H
 
-#include "data/picture.h"
-#include "data/resize.h"
+#include "picture/picture.h"
+#include "picture/resize.h"
 
 struct workspace {
   uint8_t *file;

@@ -1,7 +1,7 @@
 #include "fit/fit.h"
 
 #include "base/status.h"
-#include "run/choose.h"
+#include "session/choose.h"
 
 neap_status fit_budget_to_bytes(const neap_model *model, const neap_model_options *shape,
                                 neap_session_options *session) {

@@ -132,8 +132,8 @@ static inline bool is_lane_job(const struct node *node) {
 }
 
 /* Runs these, OP_STORE and OP_RESTORE: fails, because programs make these nodes
- * jobs of a lane (run/lane.h), which reads a file (run/transfer.h, run/spill_file.h) or gathers shares
- * (kernel/ranks.h). */
+ * jobs of a lane (program/lane.h), which reads a file (program/transfer.h, program/spill_file.h) or gathers
+ * shares (kernel/ranks.h). */
 kernel_run run_fetch_elsewhere;
 
 /* The results of `prepare` for a node. Outputs are row-major before the call. */

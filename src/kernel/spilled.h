@@ -23,7 +23,7 @@ struct spill {
   void *context;
   /* Reads bytes of a variable and waits; of a piece that was read last they come from memory. */
   neap_status (*read)(void *context, int64_t variable, uint64_t first, uint64_t count, void *to);
-  struct lane *lane; /* run/lane.h: of its jobs */
+  struct lane *lane; /* program/lane.h: of its jobs */
 };
 
 /* The elements of an update of spilled variables, and its memory. Zeros: it has no such variable. */

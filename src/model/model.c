@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/language_model.h"
+#include "language/language_model.h"
 #include "model/model_ops.h"
-#include "model/onnx_model.h"
+#include "onnx/onnx_model.h"
 #include "zoo/zoo.h"
 
 static const struct model_ops zoo = {.open = zoo_open,

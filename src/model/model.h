@@ -3,7 +3,7 @@
 #define NEAP_MODEL_MODEL_H
 
 #include "task/task.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 /* Gives the model of options: the one that the caller has open or, if that is NULL, the one of the name,

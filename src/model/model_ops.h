@@ -3,7 +3,7 @@
 #define NEAP_MODEL_MODEL_OPS_H
 
 #include "task/task.h"
-#include "text/chat_template.h"
+#include "template/chat_template.h"
 #include "text/tokenizer.h"
 
 struct understood;

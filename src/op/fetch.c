@@ -1,5 +1,5 @@
 /* Reads from disk. Rewrites make these nodes (rewrite/fetch.c, kernel/restorers.c); a thread of the session
- * reads (run/transfer.c, run/spill_file.c), as run/program.c asks it to. */
+ * reads (program/transfer.c, program/spill_file.c), as program/program.c asks it to. */
 #include "op/op.h"
 
 static neap_status infer_fetch(const struct neap_graph *graph, const struct node *node,

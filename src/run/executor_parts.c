@@ -1,6 +1,7 @@
 /* The executor of a graph with prepared states: a session prepares them once, and predicts from them. */
-#include "run/choose.h"
+#include "run/executor_parts.h"
 #include "run/executor_whole.h"
+#include "session/choose.h"
 
 /* Plans both parts; the one that takes more memory decides the size of both. */
 static neap_status plan(struct neap_session *s, const struct neap_graph *graph, uint64_t reserve,

@@ -7,13 +7,13 @@
 
 #include "kernel/ranks.h"
 #include "plan/planners.h"
+#include "program/prefetch.h"
 #include "rewrite/rewrite.h"
-#include "run/choose.h"
-#include "run/magnitudes.h"
-#include "run/prefetch.h"
-#include "run/session_memory.h"
-#include "run/session_ranks.h"
-#include "run/session_run.h"
+#include "session/choose.h"
+#include "session/session_memory.h"
+#include "session/session_ranks.h"
+#include "session/session_run.h"
+#include "weights/magnitudes.h"
 
 /* ---- Evaluation ---- */
 

@@ -1,8 +1,11 @@
-/* Functions of the executor of the whole step that others call, too. */
+/* The executor of the whole step, of one process or of several that each run it, and those of its functions that others call.
+ */
 #ifndef NEAP_RUN_EXECUTOR_WHOLE_H
 #define NEAP_RUN_EXECUTOR_WHOLE_H
 
-#include "run/executor.h"
+#include "session/executor.h"
+
+extern const struct executor whole_executor;
 
 /* Lists the named outputs of a graph. */
 neap_status session_list_outputs(struct neap_session *session, const struct neap_graph *graph);

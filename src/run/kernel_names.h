@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "run/session.h"
+#include "session/session.h"
 
 /* Gives the kernels of a session's steps, with their versions: the implementation of each operator that has
  * FLOPs, such as convolutions and matrix products, and for all others Neap's own kernels as one. The result

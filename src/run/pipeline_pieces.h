@@ -4,7 +4,7 @@
 #define NEAP_RUN_PIPELINE_PIECES_H
 
 #include "plan/pipeline_plan.h"
-#include "run/session.h"
+#include "session/session.h"
 
 /* Nodes of one program that a rank runs at once. */
 struct piece {

@@ -10,10 +10,10 @@
 #include "kernel/lower_step.h"
 #include "plan/memory_bound.h"
 #include "plan/planners.h"
-#include "run/choose.h"
 #include "run/pipeline_schedule.h"
-#include "run/session_ranks.h"
-#include "run/session_run.h"
+#include "session/choose.h"
+#include "session/session_ranks.h"
+#include "session/session_run.h"
 #include "step/tuning.h"
 
 /* ---- The whole programs ---- */

@@ -5,7 +5,7 @@
 
 #include "plan/pipeline_plan.h"
 #include "run/pipeline_pieces.h"
-#include "run/session.h"
+#include "session/session.h"
 
 /* A value that this rank makes or reads. */
 struct own_value {

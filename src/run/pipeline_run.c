@@ -4,10 +4,10 @@
 
 #include "run/executor_whole.h"
 #include "run/pipeline_prepare.h"
-#include "run/session_graphs.h"
-#include "run/session_memory.h"
-#include "run/session_ranks.h"
-#include "run/session_run.h"
+#include "session/session_graphs.h"
+#include "session/session_memory.h"
+#include "session/session_ranks.h"
+#include "session/session_run.h"
 
 /* Returns the index in the step of the pipeline's micro-batch: pipelines take them in turns. */
 static int32_t micro_batch_of_step(const struct neap_session *s, int32_t own) {

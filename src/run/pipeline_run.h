@@ -8,7 +8,9 @@
 #ifndef NEAP_RUN_PIPELINE_RUN_H
 #define NEAP_RUN_PIPELINE_RUN_H
 
-#include "run/session.h"
+#include "session/executor.h"
+
+extern const struct executor pipeline_executor;
 
 /* Returns the results of the last step, by micro-batch; NULL: the session is no pipeline. */
 const neap_step_result *session_part_results(const struct neap_session *session);

@@ -4,8 +4,8 @@
 
 #include "collective/agree.h"
 #include "plan/planners.h"
-#include "run/choose.h"
 #include "run/pipeline_pieces.h"
+#include "session/choose.h"
 
 /* Returns the block of the session's step that begins at a forward node; the number of blocks for its end. */
 static int32_t block_at(const struct chain *chain, int32_t node) {

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "plan/planners.h"
-#include "run/choose.h"
+#include "program/prefetch.h"
 #include "run/executor_whole.h"
-#include "run/prefetch.h"
-#include "run/session_ranks.h"
-#include "run/session_run.h"
+#include "session/choose.h"
+#include "session/session_ranks.h"
+#include "session/session_run.h"
 
 /* Fails unless the variables of a step are the session's, and its inputs fit those of the session. */
 static neap_status check_residents(const struct neap_session *s, const struct lowered *lowered) {

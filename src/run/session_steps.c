@@ -7,13 +7,13 @@
 #include "kernel/spilled.h"
 #include "plan/planners.h"
 #include "rewrite/rewrite.h"
-#include "run/averages.h"
-#include "run/choose.h"
-#include "run/drop_step.h"
 #include "run/executor_whole.h"
-#include "run/session_memory.h"
-#include "run/session_run.h"
-#include "run/variables.h"
+#include "session/choose.h"
+#include "session/drop_step.h"
+#include "session/session_memory.h"
+#include "session/session_run.h"
+#include "weights/averages.h"
+#include "weights/variables.h"
 
 /* ---- Steps ---- */
 

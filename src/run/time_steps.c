@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "run/session.h"
-#include "run/speed.h"
+#include "session/session.h"
+#include "speed/speed.h"
 
 enum { WARM_STEPS = 2, LEAST_STEPS = 3, MOST_STEPS = 100, STEP_LIMIT = 10000 };
 static const double enough_seconds = 2;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "step/plan.h"
 
 static neap_status read_instances(const json_t *root, const char *file, struct region *region,

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "step/step.h"
 
 /* ---- Reading ---- */

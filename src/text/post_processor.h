@@ -2,7 +2,7 @@
 #ifndef NEAP_TEXT_POST_PROCESSOR_H
 #define NEAP_TEXT_POST_PROCESSOR_H
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/bpe.h"
 
 struct post_processor {

@@ -3,7 +3,7 @@
 #ifndef NEAP_TEXT_STEP_H
 #define NEAP_TEXT_STEP_H
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/expression.h"
 #include "text/passage.h"
 

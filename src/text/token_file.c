@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/stop.h"
-#include "text/npy.h"
+#include "formats/npy.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files are little-endian and ids are copied as they are");

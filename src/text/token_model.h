@@ -3,7 +3,7 @@
 #ifndef NEAP_TEXT_TOKEN_MODEL_H
 #define NEAP_TEXT_TOKEN_MODEL_H
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/pair_table.h"
 #include "text/vocabulary.h"
 

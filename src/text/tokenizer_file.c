@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/pipeline.h"
 
 static const char format[] = "neap-tokenizer";

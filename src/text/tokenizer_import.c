@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/pipeline.h"
 #include "text/text_file.h"
 #include "text/tokenizer_file.h"

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "rewrite/rewrite.h"
-#include "run/averages.h"
-#include "run/choose.h"
-#include "run/variables.h"
+#include "session/choose.h"
+#include "weights/averages.h"
+#include "weights/variables.h"
 #include "zoo/side_net.h"
 
 /* The files of a folder. */

@@ -4,7 +4,7 @@
 #ifndef NEAP_TRAIN_ADAPTER_FOLDER_H
 #define NEAP_TRAIN_ADAPTER_FOLDER_H
 
-#include "base/safetensors.h"
+#include "formats/safetensors.h"
 
 #define ADAPTER_PREFIX "base_model.model."
 

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/language_file.h"
+#include "language/language_file.h"
 #include "rewrite/rewrite.h"
-#include "run/averages.h"
-#include "run/choose.h"
+#include "session/choose.h"
+#include "weights/averages.h"
 
 /* A part of an adapter: its source, and the heads whose rows are in GGUF's order. */
 struct adapter_part {

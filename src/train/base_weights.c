@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/sha256.h"
+#include "formats/json.h"
 #include "model/model.h"
-#include "run/variables.h"
-#include "run/weight_files.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_object.h"
+#include "weights/variables.h"
+#include "weights/weight_files.h"
 
 /* ---- The files ---- */
 

@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "model/model.h"
-#include "run/session.h"
+#include "session/session.h"
 
 /* Draws real numbers in [-2, 2), and integers that are classes or tokens: computing with them takes as long
  * as with data. */

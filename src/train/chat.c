@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "run/variables.h"
 #include "train/generation.h"
+#include "weights/variables.h"
 
 enum { USUAL_LENGTH = 2048, USUAL_TOKENS = 512 };
 

@@ -15,9 +15,9 @@
 #include "base/region.h"
 #include "base/sha256.h"
 #include "data/encoding.h"
-#include "run/variables.h"
 #include "text/tokenizer_file.h"
 #include "train/epochs.h"
+#include "weights/variables.h"
 
 static const char command_file[] = "command.json", next_command_file[] = "command.json.next";
 

@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "base/json.h"
 #include "base/region.h"
+#include "formats/json.h"
 
 /* Gives the digest of the object without "state_sha256". */
 neap_status checkpoint_digest(json_t *state, const char *path, char digest[65]);

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "base/region.h"
+#include "formats/json.h"
 #include "model/model.h"
-#include "run/settings.h"
+#include "settings/settings.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_object.h"

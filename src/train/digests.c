@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run/variables.h"
+#include "weights/variables.h"
 
 neap_status digests_make(neap_session *session, int64_t step, json_t **line) {
   char digest[65];

@@ -2,14 +2,12 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "base/safetensors.h"
 #include "data/encoding.h"
+#include "formats/safetensors.h"
 #include "model/model.h"
-#include "model/onnx_export.h"
+#include "onnx/onnx_export.h"
 #include "rewrite/rewrite.h"
-#include "run/averages.h"
-#include "run/choose.h"
-#include "run/variables.h"
+#include "session/choose.h"
 #include "train/adapter_folder.h"
 #include "train/adapter_gguf.h"
 #include "train/base_weights.h"
@@ -17,6 +15,8 @@
 #include "train/checkpoint.h"
 #include "train/export_language.h"
 #include "train/model_data.h"
+#include "weights/averages.h"
+#include "weights/variables.h"
 
 struct exporting {
   const neap_export_options *options;

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/language_export.h"
-#include "model/language_export_gguf.h"
+#include "language/language_export.h"
+#include "language/language_export_gguf.h"
 #include "model/model.h"
 #include "rewrite/rewrite.h"
-#include "run/averages.h"
-#include "run/weight_files.h"
 #include "train/base_weights.h"
+#include "weights/averages.h"
+#include "weights/weight_files.h"
 
 struct merging {
   const struct language_run *run;

@@ -2,7 +2,7 @@
 #ifndef NEAP_TRAIN_EXPORT_LANGUAGE_H
 #define NEAP_TRAIN_EXPORT_LANGUAGE_H
 
-#include "base/safetensors.h"
+#include "formats/safetensors.h"
 #include "task/task.h"
 
 /* The results of a run on a model. */

@@ -10,10 +10,10 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "model/model.h"
-#include "run/variables.h"
 #include "text/tokenizer_file.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
+#include "weights/variables.h"
 
 /* ---- The model and its tokenizer ---- */
 

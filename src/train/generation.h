@@ -12,7 +12,7 @@
 #define NEAP_TRAIN_GENERATION_H
 
 #include "base/region.h"
-#include "run/session.h"
+#include "session/session.h"
 #include "text/tokenizer.h"
 
 struct candidate {

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/elementary.h"
-#include "run/settings.h"
+#include "settings/settings.h"
 
 static const double pi = 3.14159265358979323846;
 

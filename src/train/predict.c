@@ -10,12 +10,12 @@
 #include "data/scale.h"
 #include "data/statistics.h"
 #include "model/model.h"
-#include "run/session.h"
-#include "run/variables.h"
+#include "session/session.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/model_data.h"
 #include "train/prediction_rows.h"
+#include "weights/variables.h"
 
 struct prediction {
   struct region region;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/variables.h"
 #include "train/generation.h"
+#include "weights/variables.h"
 
 enum { USUAL_STATES = 16 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/safetensors.h"
+#include "formats/safetensors.h"
 #include "train/training_ranks.h"
 
 static const char file_name[] = "reference.safetensors";

@@ -4,7 +4,7 @@
 
 #include "grad/optimizer.h"
 #include "model/model.h"
-#include "run/settings.h"
+#include "settings/settings.h"
 
 enum { TEXT_LIMIT = 4096, MESSAGE_LIMIT = 256 };
 

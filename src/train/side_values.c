@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/variables.h"
+#include "weights/variables.h"
 #include "zoo/side_net.h"
 
 static int32_t find(const neap_session *session, const char *name) {

@@ -9,9 +9,8 @@
 #include "base/parallel.h"
 #include "base/stop.h"
 #include "fit/combination.h"
-#include "run/drop_step.h"
 #include "run/pipeline_prepare.h"
-#include "run/variables.h"
+#include "session/drop_step.h"
 #include "train/batches.h"
 #include "train/epochs.h"
 #include "train/kept_checkpoints.h"
@@ -19,6 +18,7 @@
 #include "train/references.h"
 #include "train/rewiring.h"
 #include "train/training_ranks.h"
+#include "weights/variables.h"
 
 /* ---- The run --------------------------------------------------------------------------------------------
  */

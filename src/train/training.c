@@ -15,15 +15,15 @@
 #include "fit/fit.h"
 #include "grad/gradient.h"
 #include "model/model.h"
-#include "run/choose.h"
 #include "run/kernel_names.h"
-#include "run/settings.h"
-#include "run/variables.h"
+#include "session/choose.h"
+#include "settings/settings.h"
 #include "train/adapter_folder.h"
 #include "train/class_weights.h"
 #include "train/model_data.h"
 #include "train/side_values.h"
 #include "train/training_ranks.h"
+#include "weights/variables.h"
 
 neap_status training_check(const neap_train_options *options) {
   RETURN_IF(options->model == NULL || (options->data == NULL && options->source == NULL),

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "collective/agree.h"
-#include "run/choose.h"
 #include "run/pipeline_run.h"
+#include "session/choose.h"
 
 static const struct neap_collective *collective_of(const struct training *t) {
   return t->own.session.collective;

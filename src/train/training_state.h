@@ -4,7 +4,7 @@
 
 #include "base/available_memory.h"
 #include "data/loader.h"
-#include "run/session.h"
+#include "session/session.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"
 #include "train/confusion.h"

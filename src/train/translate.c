@@ -16,14 +16,14 @@
 
 #include "base/parallel.h"
 #include "model/model.h"
-#include "run/session.h"
-#include "run/variables.h"
+#include "session/session.h"
 #include "text/tokenizer_file.h"
 #include "train/base_weights.h"
 #include "train/beam.h"
 #include "train/checkpoint.h"
 #include "train/epochs.h"
 #include "train/model_data.h"
+#include "weights/variables.h"
 
 enum {
   LENGTH_STEP = 8,   /* lengths of graphs are multiples of it */

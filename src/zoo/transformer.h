@@ -1,5 +1,5 @@
 /* Transformers that are one stack of blocks, by what they are made of: ready-made ones (transformer.c has
- * rows of these) and those of files (model/families.c). */
+ * rows of these) and those of files (language/families.c). */
 #ifndef NEAP_ZOO_TRANSFORMER_H
 #define NEAP_ZOO_TRANSFORMER_H
 

@@ -46,8 +46,8 @@ append src/base/vector.h '#include "base/index.h"'
 finds circles "a circle of includes between files: src/base/vector -> src/base/index -> src/base/vector"
 append src/step/step.h '#include "search/chain.h"'
 finds circles "src/step/step -> src/search/chain -> src/search/chain_cuts -> src/step/step"
-append cli/cli.h '#include "run_settings.h"'
-finds circles "cli/cli -> cli/run_settings -> cli/cli"
+append cli/shared/options.h '#include "shared/failure.h"'
+finds circles "cli/shared/failure -> cli/shared/options -> cli/shared/failure"
 
 # A circle of calls, without an include that shows it: of two files, of three, in the command.
 append src/base/region.c 'void circle_back(void);' 'void circle_on(void) { circle_back(); }'
@@ -57,8 +57,8 @@ append src/base/region.c 'void circle_1(void) { circle_2(); }'
 append src/base/vector.c 'void circle_2(void) { circle_3(); }'
 append src/text/words.c 'void circle_3(void) { circle_1(); }'
 finds circles "-(circle_3)-> src/text/words -(circle_1)-> src/base/region"
-append cli/front.c 'void circle_on(void) { draw_curve(); }'
-finds circles "cli/front -(draw_curve)-> cli/svg -(curve_front)-> cli/front"
+append cli/pictures/front.c 'void circle_on(void) { draw_curve(); }'
+finds circles "cli/pictures/front -(draw_curve)-> cli/pictures/svg -(curve_front)-> cli/pictures/front"
 
 # No circle: a static function of the same name, a name in a comment or a message, a member that is called.
 append src/base/region.c 'void circle_on(void) { circle_back(); }'
@@ -72,9 +72,9 @@ fresh
 append src/base/vector.h 'int planted(int x);'
 append src/base/region.c 'int planted(int x) { return x; }'
 finds headers "src/base/vector.h declares planted, which src/base/region.c defines"
-append cli/train_report.h 'int planted(int x);'
-append cli/svg.c 'int planted(int x) {' '  return x;' '}'
-finds headers "cli/train_report.h declares planted, which cli/svg.c defines"
+append cli/shared/train_report.h 'int planted(int x);'
+append cli/pictures/svg.c 'int planted(int x) {' '  return x;' '}'
+finds headers "cli/shared/train_report.h declares planted, which cli/pictures/svg.c defines"
 append src/rewrite/rewrite.h 'int planted(int x);'
 append src/rewrite/fuse.c 'int planted(int x) { return x; }'
 passes headers
@@ -89,14 +89,14 @@ mv copy/src/zoo/models.h copy/src/zoo/zoo.h
 
 # An include from a folder above, from the library in the command, of what no plugin is made of; a path; an unknown folder.
 append src/text/words.c '#include "step/step.h"'
-finds folders "src/text may include only from: base text. It includes:"
+finds folders "src/text may include only from: base formats text. It includes:"
 append src/base/status.c '#include "plan/plan.h"'
 finds folders "src/base/status.c:"
-append cli/svg.c '#include "base/vector.h"'
+append cli/pictures/svg.c '#include "base/vector.h"'
 finds folders "cli may include only the public headers and its own. It includes:"
-append plugins/mpi.c '#include "run/session.h"'
+append plugins/mpi.c '#include "session/session.h"'
 finds folders "plugins may include only collective/calls.h and collective/plugin_interface.h. It includes:"
-append cli/svg.c '#include <neap.h>'
-finds folders "cli/svg.c:"
+append cli/pictures/svg.c '#include <neap.h>'
+finds folders "cli/pictures/svg.c:"
 mkdir copy/src/elsewhere
 finds folders "src/elsewhere is not in the order of folders"

@@ -1,6 +1,6 @@
 /* A run has less than its processors where its threads are sent away again and again and get less than their
  * time: both. */
-#include "processor_share.h"
+#include "shared/processor_share.h"
 #include "testing.h"
 
 /* Of two threads for ten seconds. */

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "data/loader.h"
+#include "template/chat_template.h"
 #include "testing.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 static void assert_says(const char *what) {

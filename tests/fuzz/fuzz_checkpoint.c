@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
-#include "run/session.h"
+#include "session/session.h"
 #include "support.h"
 #include "train/base_weights.h"
 #include "train/checkpoint.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/gguf.h"
+#include "formats/gguf.h"
 #include "support.h"
 
 enum { ELEMENTS_LIMIT = 1 << 20 };

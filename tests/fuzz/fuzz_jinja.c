@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "support.h"
-#include "text/chat_template.h"
-#include "text/jinja_eval.h"
+#include "template/chat_template.h"
+#include "template/jinja_eval.h"
 #include "text/utf8.h"
 
 enum { MESSAGES = 4, QUICK = 20000 };

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/safetensors.h"
-#include "model/language_model.h"
+#include "formats/safetensors.h"
+#include "language/language_model.h"
 #include "support.h"
 
 enum { WORDS = 8, WIDTH = 4, PLACES = 6 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/quantised.h"
-#include "model/packed_weight.h"
+#include "language/packed_weight.h"
 #include "support.h"
 
 enum { MOST = 1 << 16 };

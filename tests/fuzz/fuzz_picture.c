@@ -2,7 +2,7 @@
  * refused by a message that names it; where the header is refused so is the whole. */
 #include <string.h>
 
-#include "data/picture.h"
+#include "picture/picture.h"
 #include "support.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "base/safetensors.h"
-#include "run/session.h"
+#include "formats/safetensors.h"
+#include "session/session.h"
 #include "support.h"
 
 /* ---- The file ---- */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "model/language_head.h"
+#include "language/language_head.h"
 #include "support.h"
 
 static void check_head(const struct language_head *head) {

@@ -2,9 +2,9 @@
  * session takes what fits, or refuses it and has not changed. Whatever is refused gives a message. */
 #include <string.h>
 
-#include "base/safetensors.h"
-#include "run/weight_files.h"
+#include "formats/safetensors.h"
 #include "support.h"
+#include "weights/weight_files.h"
 
 static neap_status read_ones(void *context, int32_t index, float *data) {
   (void)context;

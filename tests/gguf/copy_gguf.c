@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/gguf.h"
+#include "formats/gguf.h"
 
 struct copying {
   const struct gguf *file;

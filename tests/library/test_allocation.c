@@ -11,8 +11,8 @@
 #include "model/model.h"
 #include "random_step.h"
 #include "small_llama.h"
+#include "template/chat_template.h"
 #include "text/bleu.h"
-#include "text/chat_template.h"
 #include "text/tokenizer_file.h"
 
 void *__real_malloc(size_t bytes);

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/safetensors.h"
+#include "formats/safetensors.h"
 #include "model/model.h"
 #include "session_help.h"
 #include "small_llama.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/onnx_model.h"
+#include "onnx/onnx_model.h"
 
 static bool fill(neap_session *session, const char *folder, int32_t i, const char *name, int64_t elements) {
   char path[4096];

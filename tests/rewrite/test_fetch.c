@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "program/prefetch.h"
 #include "rewrite/rewrite.h"
-#include "run/choose.h"
-#include "run/prefetch.h"
-#include "run/variables.h"
+#include "session/choose.h"
 #include "session_help.h"
+#include "weights/variables.h"
 
 enum { BATCH = 2, LENGTH = 8, WIDTH = 128, TOKENS = 512, LAYERS = 2 };
 

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "base/quantised.h"
-#include "base/safetensors.h"
 #include "effort.h"
+#include "formats/safetensors.h"
 #include "rewrite/rewrite.h"
 #include "session_help.h"
 

@@ -7,9 +7,9 @@
 #include "effort.h"
 #include "grad/optimizer.h"
 #include "kernel/restorers.h"
-#include "run/choose.h"
-#include "run/session_memory.h"
-#include "run/spill_file.h"
+#include "program/spill_file.h"
+#include "session/choose.h"
+#include "session/session_memory.h"
 #include "session_help.h"
 
 enum { BATCH = 4, LENGTH = 8, WIDTH = 136, WIDE = 2048, TOKENS = 256, STEPS = 2 };

@@ -6,8 +6,8 @@
 #include "collective/threads.h"
 #include "run/pipeline_prepare.h"
 #include "run/pipeline_run.h"
-#include "run/variables.h"
 #include "step/plan.h"
+#include "weights/variables.h"
 
 enum { MICRO = 4, CLASSES = 5, STEPS = 3, MOST_RANKS = 6 };
 

@@ -2,8 +2,8 @@
  * are those that untimed steps give. */
 #include "session_help.h"
 
-#include "run/program.h"
-#include "run/speed.h"
+#include "program/program.h"
+#include "speed/speed.h"
 
 static const neap_speed speed = {.threads = 1, .f32_flops = 1e9, .memory_bytes = 1e8};
 static const float rate = 0.01f;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "testing.h"
 #include "text/tokenizer_file.h"
 #include "text/tokenizer_import.h"

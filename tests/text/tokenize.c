@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "formats/json.h"
 #include "text/tokenizer_file.h"
 #include "text/tokenizer_import.h"
 

@@ -20,7 +20,7 @@ tokenizers = pytest.importorskip("tokenizers")
 safetensors = pytest.importorskip("safetensors.numpy")
 
 NEAP = native.LIBRARY.parent / "neap"
-TEMPLATE = Path(__file__).parents[3] / "tests" / "text" / "templates" / "chatml.jinja"
+TEMPLATE = Path(__file__).parents[3] / "tests" / "template" / "templates" / "chatml.jinja"
 if not NEAP.is_file():
     pytest.skip(f"{NEAP} is missing (make)", allow_module_level=True)
 

@@ -23,7 +23,7 @@ RENDER = native.LIBRARY.parent / "tests" / "render_chat"
 if not RENDER.is_file():
     pytest.skip(f"{RENDER} is missing (make checks)", allow_module_level=True)
 
-OURS = Path(__file__).parents[3] / "tests" / "text" / "templates"  # the kinds of public models, written anew
+OURS = Path(__file__).parents[3] / "tests" / "template" / "templates"  # the kinds of public models, written anew
 TRL = Path(trl.__file__).parent / "chat_templates"
 PROGRAMS = sorted(OURS.glob("*.jinja")) + sorted(TRL.glob("*.jinja"))
 # The row that renders the same.

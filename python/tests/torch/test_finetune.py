@@ -33,7 +33,7 @@ if not NEAP.is_file():
     pytest.skip(f"{NEAP} is missing (make)", allow_module_level=True)
 
 STEPS, BATCH, RANK, ALPHA, RATE, DECAY, CONTEXT = 20, 2, 4, 6, 0.01, 0.05, 128
-TEMPLATE = (Path(__file__).parents[3] / "tests" / "text" / "templates" / "chatml.jinja").read_text()
+TEMPLATE = (Path(__file__).parents[3] / "tests" / "template" / "templates" / "chatml.jinja").read_text()
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 SENTENCE = "the tide comes in at noon and goes out by six; é is a letter, 12 of 345 boats stay"
 WORDS = SENTENCE.split(" ")

@@ -277,6 +277,12 @@ typedef struct neap_run_size {
  * --micro-batch auto and `allow`) or writing anything. Errors are those of neap_train. */
 neap_status neap_run_measure(const neap_train_options *options, neap_run_size *size);
 
+/* Makes a digest of all that the weights at the end of a run depend on: settings, number of steps, records,
+ * version, and path, size and time of the files that weights come from. Budget, planner and places on disk
+ * have no part in it: they change no bits. Reads all records; plans and writes nothing. Errors are those of
+ * neap_run_measure. */
+neap_status neap_run_digest(const neap_train_options *options, char digest[65]);
+
 /* The results of an evaluation for one class. */
 typedef struct neap_class_scores {
   const char *name;                  /* or its number */

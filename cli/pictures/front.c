@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "pictures/front.h"
-#include "pictures/svg.h"
 
 struct ranked {
   const struct curve_point *point;

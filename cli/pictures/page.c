@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/front.h"
 #include "pictures/page.h"
-#include "pictures/svg.h"
 #include "shared/failure.h"
 #include "shared/format.h"
 #include "shared/source.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pictures/front.h"
 #include "pictures/svg.h"
 #include "shared/format.h"
 #include "shared/source.h"

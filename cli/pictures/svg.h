@@ -3,7 +3,7 @@
 #ifndef NEAP_CLI_SVG_H
 #define NEAP_CLI_SVG_H
 
-#include "neap.h"
+#include "pictures/front.h"
 
 struct memory_picture {
   const char *title, *subtitle;
@@ -15,22 +15,6 @@ struct memory_picture {
 };
 char *draw_memory(const struct memory_picture *picture, size_t *length);
 
-struct curve_point {
-  int series;
-  double bytes, overhead;
-  const neap_plan *plan;
-  const neap_step *step; /* of the plan; NULL: the page's */
-};
-struct curve_picture {
-  const char *title;
-  const char *const *series; /* names: of planners, if there is no cost_label */
-  int series_count;
-  const struct curve_point *points; /* of one series in rising order of bytes and falling order of overhead */
-  int64_t count;
-  double lower_bound;     /* bytes; no plan needs less; 0: not known */
-  double keep_all;        /* bytes */
-  const char *cost_label; /* of the overhead; NULL: it is recomputation */
-};
 char *draw_curve(const struct curve_picture *picture, size_t *length);
 
 /* Losses of a run whose learning rate rises. */

@@ -2,7 +2,7 @@
 #ifndef NEAP_CLI_FAILURE_H
 #define NEAP_CLI_FAILURE_H
 
-#include "shared/options.h"
+#include "shared/verb.h"
 
 /* Returns the library's last message, in which `name` stands for a setting, with options instead: "--name".
  * Valid until the next call. */

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "shared/options.h"
+#include "shared/verb.h"
 
 /* Prints the text that `print` writes to `*out`: as it is, or as the field "text" of a JSON object. Returns
  * an exit status. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/exit_status.h"
 #include "shared/failure.h"
 #include "shared/suggest.h"
 

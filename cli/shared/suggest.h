@@ -2,7 +2,7 @@
 #ifndef NEAP_CLI_SUGGEST_H
 #define NEAP_CLI_SUGGEST_H
 
-#include "shared/options.h"
+#include "shared/verb.h"
 
 struct suggestion {
   const char *word;

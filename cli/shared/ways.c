@@ -12,6 +12,7 @@
 #include "shared/run_settings.h"
 #include "shared/source.h"
 #include "shared/threads.h"
+#include "shared/tries.h"
 #include "shared/watch.h"
 #include "shared/ways.h"
 
@@ -63,7 +64,7 @@ bool asks_for_ways(const struct arguments *a) {
   return s->budget_fraction <= 0 && s->budget != NEAP_BUDGET_MAX && s->budget != NEAP_BUDGET_MIN;
 }
 
-int check_ways_alone(const struct verb *verb, const struct arguments *a) {
+int check_ways_alone(const struct verb *verb, const struct arguments *a, int64_t steps) {
   static const char *const of_data[] = {"data", "template", "train-on-prompt", "long", "pack"};
   for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
     if (given_text(a, of_data[i]) != NULL)
@@ -71,6 +72,9 @@ int check_ways_alone(const struct verb *verb, const struct arguments *a) {
                           "--%s only applies to the table of ways to fine-tune a language model from a file: "
                           "`neap plan MODEL`, without --store, --base and other options that choose one way",
                           of_data[i]);
+  if (steps > 0)
+    return report_usage(verb,
+                        "--try only applies to the table of ways to fine-tune a language model from a file");
   return EXIT_DONE;
 }
 
@@ -88,11 +92,14 @@ static bool was_given(const struct way_row *row, const struct arguments *a) {
   return false;
 }
 
-/* What `neap finetune` would be given, as it settles that. */
+/* Gives the options of `neap finetune`, as it settles them, by one way; with --steps, if `steps` is not 0. */
 static int settle_way(const struct verb *verb, const struct arguments *given, const struct way_row *row,
-                      neap_train_options *source) {
+                      int64_t steps, neap_train_options *source) {
   struct arguments a = *given;
-  neap_status status = row->full ? NEAP_OK : set_by_name(&a, "base-on-disk", "never");
+  char count[24];
+  snprintf(count, sizeof count, "%lld", (long long)steps);
+  neap_status status = steps > 0 ? set_by_name(&a, "steps", count) : NEAP_OK;
+  if (status == NEAP_OK) status = row->full ? NEAP_OK : set_by_name(&a, "base-on-disk", "never");
   for (int i = 0; status == NEAP_OK && i < OWN && row->settings[i].name != NULL; i++)
     status = set_by_name(&a, row->settings[i].name, row->settings[i].value);
   if (status != NEAP_OK) return report_failure(verb, status);
@@ -367,9 +374,9 @@ static void print_sums(const struct ways *w) {
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL)
-      printf("%-25s is impossible: %s\n", rows[i].name, way->why);
+      printf("%-25s is impossible: %s\n", w->list[i].name, way->why);
     else
-      printf("%-25s %10s %10s %10s %10s %12s %12s\n", rows[i].name,
+      printf("%-25s %10s %10s %10s %10s %12s %12s\n", w->list[i].name,
              bytes_text(way->info.parameter_bytes).text, bytes_text(way->info.trained_bytes).text,
              bytes_text(way->info.state_bytes).text, bytes_text(way->gradients).text,
              bytes_text(way->activations).text, bytes_text(way->fastest.peak).text);
@@ -398,7 +405,7 @@ static void print_table(const struct ways *w) {
   for (int i = 0; i < WAYS; i++) {
     const struct way *way = &w->list[i];
     if (way->step == NULL) continue;
-    printf("%-25s", rows[i].name);
+    printf("%-25s", w->list[i].name);
     print_found(w, way->least.budget, &way->least);
     print_found(w, way->fastest.peak, &way->fastest);
     if (way->within.met) print_found(w, way->within.peak, &way->within);
@@ -409,7 +416,7 @@ static void print_table(const struct ways *w) {
 
 static void print_advice(const struct ways *w, int best, const char *command) {
   if (best >= 0) {
-    printf("\ntake %s:\n\n    %s\n", rows[best].name, command);
+    printf("\ntake %s:\n\n    %s\n", w->list[best].name, command);
   } else if (w->budget > 0) {
     printf("\nno way fits %s; a shorter context (--length) or a smaller micro-batch (--micro-batch 1) needs "
            "less\n",
@@ -435,26 +442,30 @@ static json_t *found_json(const struct ways *w, const struct found *found) {
                    w->pass_steps > 0 ? json_real(found->seconds * (double)w->pass_steps) : json_null());
 }
 
-static json_t *way_json(const struct ways *w, int i) {
+static json_t *way_json(const struct ways *w, int i, const struct try *tries) {
   const struct way *way = &w->list[i];
   if (way->step == NULL)
-    return json_pack("{s:s, s:b, s:s}", "way", rows[i].name, "possible", 0, "reason", way->why);
+    return json_pack("{s:s, s:b, s:s}", "way", w->list[i].name, "possible", 0, "reason", way->why);
   char *command = command_of(w, i, way->within.met ? w->budget : way->least.budget);
   json_t *row = json_pack(
-      "{s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:o}", "way", rows[i].name, "possible", 1,
-      "command", command != NULL ? command : "", "weights_bytes", (json_int_t)way->info.parameter_bytes,
+      "{s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:o}", "way", w->list[i].name, "possible",
+      1, "command", command != NULL ? command : "", "weights_bytes", (json_int_t)way->info.parameter_bytes,
       "trained_bytes", (json_int_t)way->info.trained_bytes, "state_bytes", (json_int_t)way->info.state_bytes,
       "gradient_bytes", (json_int_t)way->gradients, "activation_bytes", (json_int_t)way->activations,
       "lower_bound_bytes", (json_int_t)way->bound, "least", found_json(w, &way->least), "fastest",
       found_json(w, &way->fastest), "fits", way->within.met, "within", found_json(w, &way->within));
   free(command);
+  if (tries != NULL && json_object_set_new(row, "try", try_json(&tries[i])) != 0) {
+    json_decref(row);
+    return NULL;
+  }
   return row;
 }
 
-static json_t *ways_json(const struct ways *w, int best, const char *command) {
+static json_t *ways_json(const struct ways *w, int best, const char *command, const struct try *tries) {
   json_t *list = json_array();
   bool whole = list != NULL;
-  for (int i = 0; i < WAYS; i++) whole = json_array_append_new(list, way_json(w, i)) == 0 && whole;
+  for (int i = 0; i < WAYS; i++) whole = json_array_append_new(list, way_json(w, i, tries)) == 0 && whole;
   json_t *object =
       json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "model", w->a->options.model, "batch",
                 (json_int_t)w->batch, "micro_batches", (json_int_t)w->parts, "length",
@@ -462,7 +473,7 @@ static json_t *ways_json(const struct ways *w, int best, const char *command) {
                 w->pass_steps > 0 ? json_integer(w->records) : json_null(), "steps_per_pass",
                 w->pass_steps > 0 ? json_integer(w->pass_steps) : json_null(), "budget_bytes",
                 w->budget > 0 ? json_integer((json_int_t)w->budget) : json_null(), "ways", list, "take",
-                best >= 0 ? json_string(rows[best].name) : json_null(), "command",
+                best >= 0 ? json_string(w->list[best].name) : json_null(), "command",
                 best >= 0 ? json_string(command) : json_null());
   if (whole) return object;
   json_decref(object);
@@ -471,16 +482,17 @@ static json_t *ways_json(const struct ways *w, int best, const char *command) {
 
 /* ---- The whole ---- */
 
-static int tell(struct ways *w) {
+static int tell(struct ways *w, int64_t steps, const struct try *tries) {
   const int best = w->budget > 0 ? take_best(w) : -1;
   char *command = best >= 0 ? command_of(w, best, w->budget) : NULL;
   int result = best < 0 && w->budget > 0 ? EXIT_OVER_BUDGET : EXIT_DONE;
   if (best >= 0 && command == NULL) return report_failure(NULL, no_memory());
   if (w->a->json) {
-    const int printed = print_json(ways_json(w, best, command));
+    const int printed = print_json(ways_json(w, best, command, steps > 0 ? tries : NULL));
     if (printed != EXIT_DONE) result = printed;
   } else {
     print_table(w);
+    if (steps > 0) print_tries(w, steps, tries);
     print_advice(w, best, command);
   }
   free(command);
@@ -499,17 +511,22 @@ static neap_status find_figures(struct ways *w) {
   return status;
 }
 
-int plan_ways(const struct verb *verb, const struct arguments *a) {
+int plan_ways(const struct verb *verb, const struct arguments *a, int64_t steps) {
+  struct try tries[WAYS];
+  if (steps > 0 && a->options.data == NULL) return report_usage(verb, "--try goes with --data");
   struct ways w = {.a = a, .budget = given_text(a, "budget") != NULL ? a->options.session.budget : 0};
   for (int i = 0; i < WAYS; i++) {
-    const int settled = settle_way(verb, a, &rows[i], &w.list[i].source);
+    w.list[i].name = rows[i].name;
+    const int settled = settle_way(verb, a, &rows[i], steps, &w.list[i].source);
     if (settled != EXIT_DONE) return settled;
   }
   if (prepare_threads(a->options.session.threads) != EXIT_DONE) return EXIT_FAILED;
   int result = settle_shape(verb, &w);
   if (result != EXIT_DONE) return result;
   const neap_status status = find_figures(&w);
-  result = status == NEAP_OK ? tell(&w) : report_failure(verb, status);
+  result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+  if (result == EXIT_DONE && steps > 0) result = try_ways(verb, &w, tries);
+  if (result == EXIT_DONE) result = tell(&w, steps, tries);
   for (int i = 0; i < WAYS; i++) neap_step_free(w.list[i].step);
   return result;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pictures/front.h"
 #include "pictures/page.h"
 #include "pictures/svg.h"
 #include "shared/failure.h"

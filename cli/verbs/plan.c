@@ -25,6 +25,7 @@ struct settings {
   int32_t processes, pipeline;
   uint64_t bandwidth; /* bytes in a second */
   double latency;     /* seconds of an exchange; negative: not given */
+  int64_t try_steps;  /* 0: not given */
   neap_collective ranks;
 };
 
@@ -45,6 +46,10 @@ const neap_setting plan_options[] = {
                .least = 1),
     OWN_OPTION(struct settings, "latency", "SECONDS", "0.0001", "time of an exchange without its bytes",
                NUMBER, latency),
+    OWN_OPTION(
+        struct settings, "try", "STEPS", NULL,
+        "for a language model from a file: train STEPS steps by each way on --data, and compare the losses",
+        INTEGER, try_steps, .least = 1, .below = 1000000000.0),
     {"o", "PLAN.json", .help = "write the plan", .kind = NEAP_SETTING_TEXT,
      .offset = offsetof(struct settings, out), .flags = NEAP_SETTING_PATH},
     {0},
@@ -352,8 +357,8 @@ int run_plan(const struct verb *verb, int count, char **arguments) {
   }
   result = open_named(verb, &s);
   if (result != EXIT_DONE) return result;
-  if (is_about_ways(&s)) return plan_ways(verb, &s.a);
-  if (check_ways_alone(verb, &s.a) != EXIT_DONE) return EXIT_USAGE;
+  if (is_about_ways(&s)) return plan_ways(verb, &s.a, s.try_steps);
+  if (check_ways_alone(verb, &s.a, s.try_steps) != EXIT_DONE) return EXIT_USAGE;
   if (s.profile) return plan_profile(verb, &s);
   if (given_text(&s.a, "allow") != NULL) return plan_combinations(verb, &s);
   neap_step *step;

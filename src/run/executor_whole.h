@@ -1,5 +1,5 @@
-/* The executor of the whole step, of one process or of several that each run it, and those of its functions that others call.
- */
+/* The executor of the whole step, of one process or of several that each run it, and those of its functions
+ * that others call. */
 #ifndef NEAP_RUN_EXECUTOR_WHOLE_H
 #define NEAP_RUN_EXECUTOR_WHOLE_H
 

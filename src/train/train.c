@@ -17,6 +17,7 @@
 #include "train/model_data.h"
 #include "train/references.h"
 #include "train/rewiring.h"
+#include "train/run_digest.h"
 #include "train/training_ranks.h"
 #include "weights/variables.h"
 
@@ -629,16 +630,30 @@ static neap_status measure(struct training *t, neap_run_size *size) {
   return NEAP_OK;
 }
 
-neap_status neap_run_measure(const neap_train_options *options, neap_run_size *size) {
-  NEED(options);
-  NEED(size);
+/* Measures a run, and makes its digest unless that is NULL. */
+static neap_status measure_run(const neap_train_options *options, neap_run_size *size, char *digest) {
   struct training t = training_of(options);
   t.options = &t.own;
   t.threads = team_size(options->session.threads);
   struct ending ending;
-  ending_keep(&ending, measure(&t, size));
+  neap_status status = measure(&t, size);
+  if (status == NEAP_OK && digest != NULL) status = run_digest_make(&t, digest);
+  ending_keep(&ending, status);
   training_release(&t);
   return ending_tell(&ending);
+}
+
+neap_status neap_run_measure(const neap_train_options *options, neap_run_size *size) {
+  NEED(options);
+  NEED(size);
+  return measure_run(options, size, NULL);
+}
+
+neap_status neap_run_digest(const neap_train_options *options, char digest[65]) {
+  NEED(options);
+  NEED(digest);
+  neap_run_size size;
+  return measure_run(options, &size, digest);
 }
 
 /* ---- A checkpoint, without training ---------------------------------------------------------------------

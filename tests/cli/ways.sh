@@ -84,6 +84,35 @@ taken=$(field take)
 for i in "${all[@]}"; do [ "$(field ways.$i.way)" != "$taken" ] || place=$i; done
 planned "ways.$place" within "$("$json_field" command <ways)"
 
+# Losses of the ways: those of the runs that the commands make; ways with the same bits are trained once; losses are kept.
+export XDG_CACHE_HOME=$folder/cache
+trying=(plan model.gguf "${shape[@]}" --data text:text --try 5 --json)
+expect 0 "$neap" "${trying[@]}"
+cp out tried
+for i in 0 1 8; do
+  eval "words=($("$json_field" ways.$i.command <tried))"
+  expect 0 "$neap" "${words[@]:1}" --force --steps 5 --metrics metrics --json
+  same "$("$json_field" ways.$i.try.held_out_loss <tried)" "$(field test_loss)" "the held-out loss of '${names[i]}'"
+  mean=$(tail -n 2 metrics | python3 -c 'import json, sys; print("%.8g" % (sum(json.loads(line)["loss"] for line in sys.stdin) / 2))')
+  same "$(printf %.8g "$("$json_field" ways.$i.try.loss <tried)")" "$mean" "the loss of '${names[i]}'"
+  same "$("$json_field" ways.$i.try.kept <tried) $("$json_field" ways.$i.try.same_as <tried)" "false null" "a try of '${names[i]}'"
+done
+for pair in "4 lora" "9 full" "11 full, apollo-mini"; do
+  same "$("$json_field" "ways.${pair%% *}.try.same_as" <tried)" "${pair#* }" "the way with the same bits"
+done
+expect 0 "$neap" "${trying[@]}"
+for i in 0 1 8; do
+  same "$(field ways.$i.try.kept) $(field ways.$i.try.loss) $(field ways.$i.try.digest)" \
+    "true $("$json_field" ways.$i.try.loss <tried) $("$json_field" ways.$i.try.digest <tried)" "what was kept of '${names[i]}'"
+done
+echo "another line" >>text
+expect 0 "$neap" "${trying[@]}" --budget "$("$json_field" ways.1.least.budget_bytes <tried)"
+same "$(field ways.1.try.kept) $(field ways.0.try.reason)" "false does not fit" "a try on other data, within a budget"
+expect 2 "$neap" plan model.gguf "${shape[@]}" --try 5
+says "--try goes with --data"
+expect 2 "$neap" plan "${small[@]}" --try 5
+says "--try only applies to the table of ways"
+
 # For people; nothing fits; what chooses one way plans that; and what does not go together.
 expect 0 "$neap" plan model.gguf "${shape[@]}"
 for name in "${names[@]}"; do [ "$(grep -cF "$name   " out)" = 2 ] || fail "'$name' is not in both tables"; done

@@ -332,6 +332,10 @@ static void test_whole_runs(void **state) {
   neap_evaluation_free(NULL);
   neap_run_size size;
   REFUSED(neap_run_measure(NULL, &size));
+  char digest[65];
+  REFUSED(neap_run_digest(NULL, digest));
+  REFUSED(neap_run_digest(&(neap_train_options){0}, digest));
+  REFUSED(neap_run_digest(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
   REFUSED(neap_run_measure(&(neap_train_options){0}, &size));
   REFUSED(neap_run_measure(&(neap_train_options){.model = "mlp", .data = "synthetic"}, NULL));
   REFUSED(neap_evaluate(NULL, &evaluated));

@@ -54,7 +54,7 @@ struct bench {
 static float *numbers(const struct bench *b, int64_t count) {
   void *memory;
   uint32_t state = 12345;
-  if (host_device.map((size_t)count * sizeof(float), &memory) != NEAP_OK) exit(1);
+  if (host_device.map((size_t)count * sizeof(float), (struct device_common){0}, &memory) != NEAP_OK) exit(1);
   float *values = memory;
   for (int64_t i = 0; i < count; i++) {
     state = state * 1664525u + 1013904223u;

@@ -223,8 +223,8 @@ typedef struct neap_pipeline_options {
   int32_t ranks, micro_batches;
   double bandwidth, latency; /* bytes a second; fixed seconds of each transfer */
   uint64_t budget;           /* of each rank; NEAP_BUDGET_MAX: any; not NEAP_BUDGET_AVAILABLE */
-  bool
-      fixed; /* each part stays on one rank and takes micro-batches in order, as a run with --pipeline does */
+  bool fixed; /* each part stays on one rank, but where ranks share memory, and takes micro-batches in order,
+                 as a run with --pipeline does */
 } neap_pipeline_options;
 
 /* Divides the step of one micro-batch, with its updates and with costs in seconds; the step must live as long
@@ -242,6 +242,9 @@ typedef struct neap_pipeline_info {
   double seconds, bubble; /* of a step; share in which ranks are idle */
   uint64_t least_bytes, highest_bytes,
       smallest_budget; /* of a rank; the least that this way was found to meet */
+  /* Of memory that all ranks must reach, where weights, states and values between parts lie once (roundpipe):
+   * each rank counts an equal part of it above. 0: each rank has its own. */
+  uint64_t shared_bytes;
 } neap_pipeline_info;
 void neap_pipeline_describe(const neap_pipeline *pipeline, neap_pipeline_info *info);
 uint64_t neap_pipeline_rank_bytes(const neap_pipeline *pipeline, int32_t rank); /* 0: no such rank */

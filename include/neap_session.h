@@ -365,6 +365,9 @@ typedef struct neap_memory {
   uint64_t disk_written;                      /* bytes written to its own file so far */
   uint64_t disk_step_read, disk_step_written; /* of its own file, as planned for a step */
   double disk_waited;                         /* seconds that kernels waited for them */
+  /* Of all processes of a pipeline, which reach it (`pipeline_way` roundpipe): parameters, states, and values
+   * between them. Each process counts an equal part of it in the numbers above. 0: nothing is shared. */
+  uint64_t shared;
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);
 

@@ -92,12 +92,13 @@ static json_t *table_json(const struct table *t) {
     const struct chosen *c = &t->ways[w];
     if (c->pipeline == NULL) continue;
     const neap_pipeline_info *i = &c->info;
-    json_array_append_new(ways, json_pack("{s:s, s:b, s:i, s:i, s:f, s:f, s:I, s:I, s:o}", "way", c->way,
-                                          "fits", i->fits || t->least, "micro_batches", (int)i->micro_batches,
-                                          "blocks", (int)i->blocks, "step_seconds", i->seconds, "bubble",
-                                          i->bubble, "least_bytes", (json_int_t)i->least_bytes,
-                                          "highest_bytes", (json_int_t)i->highest_bytes, "schedule",
-                                          schedule_json(c->pipeline, i->ranks)));
+    json_array_append_new(ways,
+                          json_pack("{s:s, s:b, s:i, s:i, s:f, s:f, s:I, s:I, s:I, s:o}", "way", c->way,
+                                    "fits", i->fits || t->least, "micro_batches", (int)i->micro_batches,
+                                    "blocks", (int)i->blocks, "step_seconds", i->seconds, "bubble", i->bubble,
+                                    "least_bytes", (json_int_t)i->least_bytes, "highest_bytes",
+                                    (json_int_t)i->highest_bytes, "shared_bytes", (json_int_t)i->shared_bytes,
+                                    "schedule", schedule_json(c->pipeline, i->ranks)));
   }
   return json_pack("{s:i, s:i, s:I, s:o}", "pipeline", (int)t->options.ranks, "processes",
                    (int)(t->options.ranks * t->pipelines), "smallest_budget_bytes", (json_int_t)t->smallest,

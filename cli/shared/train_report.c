@@ -172,6 +172,9 @@ static void print_memory(const struct train_report *r, const neap_train_progress
   fprintf(f, "  %-36s %12s  of a budget of %s\n", "peak", bytes_text(m->planned_peak).text,
           bytes_text(m->budget).text);
   fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
+  if (m->shared > 0)
+    fprintf(f, "  %-36s %12s  once in memory, of which each process counts an equal part\n",
+            "shared by all processes", bytes_text(m->shared).text);
   if (m->on_disk > 0)
     fprintf(f, "  %-36s %12s  read when needed\n", "frozen weights in the model's file",
             bytes_text(m->on_disk).text);
@@ -385,6 +388,9 @@ static void print_memory_used(FILE *f, const neap_train_result *result) {
             "the time\n",
             (int)result->processes, bytes_text(result->highest_peak).text,
             bytes_text(result->sent_bytes).text, percent_text(result->exchange_share).text);
+  if (m->shared > 0)
+    fprintf(f, "shared        %s of all processes, once in memory; each counts an equal part\n",
+            bytes_text(m->shared).text);
   fprintf(f, "process       grew by %s, of which %s for code, stacks and libraries\n",
           bytes_text(result->rss_growth_bytes).text, bytes_text(result->process_overhead_bytes).text);
   const neap_process *p = &result->process;
@@ -485,6 +491,7 @@ static void add_report(json_t *memory, const struct train_report *report, const 
     json_object_set_new(memory, "disk_bytes_per_step", json_real(r->step_disk_bytes));
     json_object_set_new(memory, "disk_wait_seconds_per_step", json_real(r->step_disk_seconds));
   }
+  if (m->shared > 0) json_object_set_new(memory, "shared_bytes", json_integer((json_int_t)m->shared));
   if (report->pairs != NULL) json_object_update(memory, report->pairs);
   if (report->understood != NULL) json_object_set(memory, "understood", report->understood);
   if (report->initialisation != NULL) json_object_set(memory, "initialisation", report->initialisation);

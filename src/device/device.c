@@ -3,8 +3,15 @@
 #include <stdlib.h>
 
 neap_status device_map(const struct device *device, uint64_t bytes, struct device_memory *memory) {
+  return device_map_common(device, bytes, (struct device_common){0}, memory);
+}
+
+neap_status device_map_common(const struct device *device, uint64_t bytes, struct device_common common,
+                              struct device_memory *memory) {
   void *own;
-  TRY(device->map(bytes, &own));
+  RETURN_IF(common.bytes > bytes, NEAP_INTERNAL, "%llu bytes of %llu cannot be common to processes",
+            (unsigned long long)common.bytes, (unsigned long long)bytes);
+  TRY(device->map(bytes, common, &own));
   *memory = (struct device_memory){device, bytes, own};
   return NEAP_OK;
 }

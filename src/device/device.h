@@ -16,12 +16,19 @@ struct device_memory {
   void *own; /* the device's; where it is host_visible, the address of the first byte */
 };
 
+/* Memory that several processes have: where a mapping begins with it, the first bytes are those of a file.
+ */
+struct device_common {
+  int descriptor; /* of the file, which has at least as many bytes, in whole pages */
+  uint64_t bytes; /* 0: the mapping is one process's alone */
+};
+
 /* What a device does; callers go through the functions below, which see to it that offsets lie inside. */
 struct device {
   const char *name;
   /* The host may use addresses at any time, as kernels do. */
   bool host_visible;
-  neap_status (*map)(uint64_t bytes, void **own);
+  neap_status (*map)(uint64_t bytes, struct device_common common, void **own);
   void (*unmap)(void *own, uint64_t bytes);
   neap_status (*write)(void *own, uint64_t at, const void *from, uint64_t bytes);
   neap_status (*read)(void *own, uint64_t at, void *to, uint64_t bytes);
@@ -34,6 +41,11 @@ struct device {
 /* Maps `bytes` of zeros that are the caller's alone, aligned to a page. NEAP_OUT_OF_MEMORY: there are not as
  * many; nothing is mapped. */
 neap_status device_map(const struct device *device, uint64_t bytes, struct device_memory *memory);
+/* The same, but for the first bytes, which are there in all processes that map them, at whatever address, and
+ * keep their values. The descriptor may be closed then. They are a multiple of the alignment of tensors; what
+ * follows them may begin at no page. */
+neap_status device_map_common(const struct device *device, uint64_t bytes, struct device_common common,
+                              struct device_memory *memory);
 /* Takes memory that is not mapped, too. */
 void device_unmap(struct device_memory *memory);
 

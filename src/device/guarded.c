@@ -16,7 +16,8 @@ struct guarded {
 };
 
 static neap_status protect(const struct guarded *g, int protection) {
-  RETURN_IF(mprotect(g->data, g->bytes, protection) != 0, NEAP_INTERNAL,
+  const uint64_t skipped = host_skipped(g->data);
+  RETURN_IF(mprotect((unsigned char *)g->data - skipped, skipped + g->bytes, protection) != 0, NEAP_INTERNAL,
             "the memory of %llu bytes could not be %s", (unsigned long long)g->bytes,
             protection == PROT_NONE ? "closed" : "opened");
   return NEAP_OK;
@@ -29,11 +30,11 @@ static void unmap(void *own, uint64_t bytes) {
   free(g);
 }
 
-static neap_status map(uint64_t bytes, void **own) {
+static neap_status map(uint64_t bytes, struct device_common common, void **own) {
   struct guarded *g = calloc(1, sizeof *g);
   RETURN_IF_NULL(g);
   g->bytes = bytes;
-  neap_status status = host_device.map(bytes, &g->data);
+  neap_status status = host_device.map(bytes, common, &g->data);
   if (status != NEAP_OK) {
     free(g);
     return status;

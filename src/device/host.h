@@ -7,4 +7,7 @@
 
 extern const struct device host_device;
 
+/* Returns the bytes of a mapping's first page that lie before it. */
+uint64_t host_skipped(const void *own);
+
 #endif

@@ -47,6 +47,7 @@ struct tensor {
   int32_t shares;         /* above 1: the number of shares it lies in; a process has one (kernel/ranks.h) */
   int32_t lies_on; /* of a pipeline: 1 + the rank that has a variable for all; 0: every rank has its own */
   bool elsewhere;  /* of a pipeline: a variable that this rank has no bytes of */
+  bool common;     /* of a pipeline: it lies in memory that all of its ranks reach */
   int32_t copies;  /* above 1: that many micro-batches have one each, one behind the other */
   int32_t rank;
   int64_t dims[NEAP_MAX_RANK];

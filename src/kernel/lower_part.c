@@ -30,6 +30,7 @@ static neap_status copy_residents(struct cutting *c) {
     struct tensor *tensor = &c->copy.to->tensors.data[c->copy.map[t]];
     tensor->lies_on = 1 + c->request->variables[t].rank;
     tensor->elsewhere = c->request->variables[t].elsewhere;
+    tensor->common = c->request->common && tensor->lies_on > 0;
   }
   for (int32_t i = 0; i < c->request->value_count; i++) {
     const struct part_value *value = &c->request->values[i];
@@ -41,6 +42,7 @@ static neap_status copy_residents(struct cutting *c) {
     tensor.view_of = -1;
     tensor.lies_in = 0;
     tensor.copies = value->copies;
+    tensor.common = c->request->common;
     TRY(graph_add_tensor(c->copy.to, tensor, &c->state[i]));
   }
   return NEAP_OK;

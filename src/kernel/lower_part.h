@@ -27,6 +27,7 @@ struct part_request {
   const struct part_value *values;
   int32_t value_count;
   const struct part_variable *variables; /* by tensor of the whole */
+  bool common;                           /* variables and values lie in memory that all ranks reach */
 };
 
 /* Makes a part. It uses the state and the kernels of `whole`, which must live as long. NEAP_UNSUPPORTED: a

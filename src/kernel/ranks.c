@@ -1,5 +1,6 @@
 #include "kernel/ranks.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -227,6 +228,16 @@ neap_status ranks_exchange(struct ranks *ranks) {
     ranks->traffic.received += ranks->pieces[c->size + rank].bytes;
   }
   const neap_status status = c->exchange(c->self, ranks->pieces, ranks->pieces + c->size);
+  ranks->traffic.seconds += clock_seconds() - begin;
+  return status;
+}
+
+neap_status ranks_wait(struct ranks *ranks) {
+  const struct neap_collective *c = ranks->collective;
+  const double begin = clock_seconds();
+  atomic_thread_fence(memory_order_seq_cst); /* stores that go past the caches, too */
+  const neap_status status = c->barrier(c->self);
+  atomic_thread_fence(memory_order_seq_cst);
   ranks->traffic.seconds += clock_seconds() - begin;
   return status;
 }

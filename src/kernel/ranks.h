@@ -37,6 +37,10 @@ neap_status ranks_open(const struct neap_collective *collective, struct region *
 /* Exchanges ranks->pieces: [size] to send, then [size] to receive. */
 neap_status ranks_exchange(struct ranks *ranks);
 
+/* Returns when every rank has made the call, and sees what the others had written before to memory that all
+ * reach. */
+neap_status ranks_wait(struct ranks *ranks);
+
 /* Gives every rank all shares of `whole` elements of `size` bytes each; a rank's own share is in `all`. */
 neap_status ranks_gather(struct ranks *ranks, void *all, int64_t whole, uint64_t size);
 

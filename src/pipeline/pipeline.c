@@ -46,5 +46,5 @@ double pipeline_part_seconds(const struct pipeline_problem *problem, const struc
 }
 
 double pipeline_transfer(const struct pipeline_problem *problem, uint64_t bytes) {
-  return problem->latency + (double)bytes / problem->bandwidth;
+  return problem->common ? 0 : problem->latency + (double)bytes / problem->bandwidth;
 }

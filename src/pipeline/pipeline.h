@@ -37,7 +37,10 @@ struct pipeline_problem {
   const int32_t *shared_blocks;
   double bandwidth, latency; /* bytes a second; seconds of a transfer besides its bytes */
   uint64_t budget;           /* bytes of each rank; UINT64_MAX: any */
-  bool fixed; /* only schedules whose parts each stay on one rank and take micro-batches in their order */
+  bool common; /* all ranks reach one memory: weights, sums, states and values between parts lie in it
+                  once; each rank counts an equal part of its bytes, and nothing is sent */
+  bool fixed; /* only schedules whose parts take micro-batches in their order and, but for `common`, each stay
+                 on one rank */
 };
 
 /* A part is a run of blocks that a rank runs at once. Every micro-batch goes through all parts in their
@@ -78,7 +81,7 @@ neap_status pipeline_schedule_copy(const struct pipeline_schedule *from, struct 
 double pipeline_recompute_seconds(const struct pipeline_problem *problem, const struct pipeline_part *part);
 double pipeline_part_seconds(const struct pipeline_problem *problem, const struct pipeline_part *part);
 
-/* Seconds of one transfer. */
+/* Seconds of one transfer between ranks. */
 double pipeline_transfer(const struct pipeline_problem *problem, uint64_t bytes);
 
 #endif

@@ -36,7 +36,7 @@ static neap_status index_tasks(struct simulation *s, struct region *region) {
   s->taker = region_alloc(region, blocks, sizeof *s->taker);
   s->has = region_alloc(region, (size_t)c->ranks * blocks, sizeof *s->has);
   s->result->rank_busy = region_alloc(region, (size_t)c->ranks, sizeof *s->result->rank_busy);
-  s->result->rank_bytes = region_alloc(region, (size_t)c->ranks, sizeof *s->result->rank_bytes);
+  s->result->rank_bytes = region_alloc(region, (size_t)c->ranks + 1, sizeof *s->result->rank_bytes);
   s->result->times = region_alloc(region, tasks, sizeof *s->result->times);
   RETURN_IF(!s->place || !s->rank_of || !s->maker || !s->taker || !s->has || !s->result->rank_busy ||
                 !s->result->rank_bytes || !s->result->times,
@@ -153,11 +153,26 @@ static double exchange_seconds(const struct simulation *s, uint64_t bytes, int32
   return 2 * (copies - 1) * pipeline_transfer(s->problem, bytes / (uint64_t)copies);
 }
 
+/* The same where all ranks reach one memory, which has every variable once. */
+static double end_common_rank(struct simulation *s, int32_t rank) {
+  const struct pipeline_problem *p = s->problem;
+  uint64_t *bytes = &s->result->rank_bytes[s->schedule->ranks];
+  double update = 0;
+  for (int32_t b = 0; b < p->block_count; b++) {
+    update += p->blocks[b].update / s->schedule->ranks;
+    *bytes += rank == 0 ? p->blocks[b].resident : 0;
+  }
+  for (int32_t i = 0; i < p->shared_count; i++) *bytes += rank == 0 ? p->shared[i].resident : 0;
+  s->result->rank_busy[rank] += update;
+  return update;
+}
+
 /* Adds what a rank does after its last task, and what is resident. */
 static double end_rank(struct simulation *s, int32_t rank) {
   const struct pipeline_problem *p = s->problem;
   double exchange = 0, update = 0;
   bool here;
+  if (p->common) return end_common_rank(s, rank);
   for (int32_t b = 0; b < p->block_count; b++) {
     const int32_t copies = count_copies(s, &b, 1, rank, &here);
     if (!here) continue;
@@ -197,10 +212,15 @@ static void add_bytes(struct simulation *s, int32_t rank, double from, double to
   s->events[s->event_count++] = (struct event){.time = to, .rank = rank, .bytes = -(int64_t)bytes};
 }
 
+/* Returns where a value that a rank keeps for later tasks lies: behind the ranks, the memory of all. */
+static int32_t home(const struct simulation *s, int32_t rank) {
+  return s->problem->common ? s->schedule->ranks : rank;
+}
+
 /* What goes to another rank lives on both while it is under way. Returns since when it is on the reader's. */
 static double send(struct simulation *s, int32_t maker, int32_t reader, double made, double reads_end,
                    uint64_t bytes) {
-  if (s->rank_of[maker] == s->rank_of[reader] || bytes == 0) return made;
+  if (s->problem->common || s->rank_of[maker] == s->rank_of[reader] || bytes == 0) return made;
   const double sent = s->result->times[s->place[maker]].end,
                there = sent + pipeline_transfer(s->problem, bytes);
   add_bytes(s, s->rank_of[maker], sent, there, bytes);
@@ -225,7 +245,7 @@ static void count_border(struct simulation *s, int32_t border, int32_t m) {
     until = s->result->times[s->place[at(s, s->taker[border - 1], m)]].end;
   const double forward_end = s->result->times[s->place[forward]].end,
                backward_end = kept ? s->result->times[s->place[backward]].end : 0;
-  const bool same = kept && s->rank_of[forward] == s->rank_of[backward];
+  const bool same = kept && (s->problem->common || s->rank_of[forward] == s->rank_of[backward]);
   if (forward != maker &&
       send(s, maker, forward, made, same ? later(forward_end, backward_end) : forward_end, bytes) >= 0)
     until = later(until, same ? later(forward_end, backward_end) : forward_end);
@@ -233,7 +253,7 @@ static void count_border(struct simulation *s, int32_t border, int32_t m) {
     until = later(until, backward_end);
   if (kept && !same && send(s, maker, backward, made, backward_end, bytes) >= 0)
     until = later(until, backward_end);
-  add_bytes(s, s->rank_of[maker], made, until, bytes);
+  add_bytes(s, home(s, s->rank_of[maker]), made, until, bytes);
 }
 
 /* The gradient that a backward part hands on. */
@@ -244,7 +264,7 @@ static void count_gradient(struct simulation *s, int32_t part, int32_t m) {
   if (send(s, maker, reader, made, end, bytes) < 0)
     add_bytes(s, s->rank_of[maker], made, s->result->times[s->place[maker]].end, bytes);
   else
-    add_bytes(s, s->rank_of[maker], made, end, bytes);
+    add_bytes(s, home(s, s->rank_of[maker]), made, end, bytes);
 }
 
 /* What blocks keep inside, and what lives while the task runs. */
@@ -267,7 +287,7 @@ static void count_task(struct simulation *s, int32_t part, int32_t m) {
     uint64_t kept = 0;
     for (; b < p->end && s->taker[b] == taker; b++)
       kept += s->schedule->parts[taker].recompute ? s->problem->blocks[b].pinned : s->problem->blocks[b].kept;
-    add_bytes(s, rank, time.start, s->result->times[s->place[at(s, taker, m)]].end, kept);
+    add_bytes(s, home(s, rank), time.start, s->result->times[s->place[at(s, taker, m)]].end, kept);
   }
 }
 
@@ -288,8 +308,12 @@ static void find_peaks(struct simulation *s) {
     s->result->rank_bytes[s->events[i].rank] += (uint64_t)most;
     live = most = 0;
   }
-  for (int32_t r = 0; r < s->schedule->ranks; r++)
+  const uint64_t ranks = (uint64_t)s->schedule->ranks, common = s->result->rank_bytes[ranks];
+  s->result->common_bytes = common;
+  for (uint64_t r = 0; r < ranks; r++) {
+    s->result->rank_bytes[r] += (common + ranks - 1) / ranks;
     if (s->result->rank_bytes[r] > s->result->most_bytes) s->result->most_bytes = s->result->rank_bytes[r];
+  }
 }
 
 static neap_status count_bytes(struct simulation *s, struct region *region) {

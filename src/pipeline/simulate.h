@@ -13,6 +13,7 @@ struct pipeline_result {
   double bubble;               /* share of all ranks' seconds in which they compute nothing */
   uint64_t most_bytes;         /* of any rank */
   double *rank_busy;           /* [ranks] seconds of computing */
+  uint64_t common_bytes;       /* of the memory that all ranks reach; 0: they reach none */
   uint64_t *rank_bytes;        /* [ranks] the most that live at once, resident ones included */
   struct pipeline_time *times; /* by task, as the schedule has them */
 };

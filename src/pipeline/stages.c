@@ -83,7 +83,7 @@ static bool is_fixed(const struct pipeline_schedule *c) {
 neap_status pipeline_offer(const struct pipeline_problem *problem, const struct pipeline_schedule *schedule,
                            struct pipeline_best *best) {
   struct region region = {0};
-  if (problem->fixed && !is_fixed(schedule)) return NEAP_OK;
+  if (problem->fixed && !problem->common && !is_fixed(schedule)) return NEAP_OK;
   struct pipeline_result result;
   neap_status status = pipeline_simulate(problem, schedule, &region, &result);
   region_free(&region);

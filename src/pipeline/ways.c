@@ -5,10 +5,10 @@
 #include "pipeline/roundpipe.h"
 
 const struct pipeline_way pipeline_ways[PIPELINE_WAYS] = {
-    {"gpipe", pipeline_gpipe},
-    {"1f1b", pipeline_1f1b},
-    {"interleaved", pipeline_interleaved},
-    {"breadth-first", pipeline_breadth_first},
-    {"roundpipe", pipeline_roundpipe},
-    {"neap", pipeline_choose},
+    {"gpipe", false, pipeline_gpipe},
+    {"1f1b", false, pipeline_1f1b},
+    {"interleaved", false, pipeline_interleaved},
+    {"breadth-first", false, pipeline_breadth_first},
+    {"roundpipe", true, pipeline_roundpipe},
+    {"neap", false, pipeline_choose},
 };

@@ -6,6 +6,7 @@
 
 struct pipeline_way {
   const char *name;
+  bool common; /* it is for ranks that reach one memory (struct pipeline_problem) */
   neap_status (*make)(const struct pipeline_problem *problem, struct pipeline_best *best);
 };
 

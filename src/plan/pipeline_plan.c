@@ -42,6 +42,11 @@ neap_status pipeline_chain(const neap_step *step, struct chain *out) {
   return chain_create(step, MOST_BLOCKS, out);
 }
 
+bool pipeline_is_common(const char *way) {
+  const struct pipeline_way *row = way != NULL ? way_of(way) : NULL;
+  return row != NULL && row->common;
+}
+
 const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *p) { return &p->best.schedule; }
 const struct pipeline_problem *pipeline_problem_of(const neap_pipeline *p) { return &p->problem; }
 
@@ -80,6 +85,7 @@ neap_status neap_pipeline_make(const neap_step *step, const neap_pipeline_option
                                          .bandwidth = options->bandwidth,
                                          .latency = options->latency,
                                          .budget = options->budget,
+                                         .common = way->common,
                                          .fixed = options->fixed};
   const neap_status status = make(step, way, p);
   if (status == NEAP_OK)
@@ -112,7 +118,8 @@ void neap_pipeline_describe(const neap_pipeline *p, neap_pipeline_info *info) {
                                .bubble = p->result.bubble,
                                .least_bytes = least,
                                .highest_bytes = p->result.most_bytes,
-                               .smallest_budget = p->best.least_bytes};
+                               .smallest_budget = p->best.least_bytes,
+                               .shared_bytes = p->result.common_bytes};
 }
 
 uint64_t neap_pipeline_rank_bytes(const neap_pipeline *p, int32_t rank) {

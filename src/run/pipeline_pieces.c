@@ -86,11 +86,21 @@ static neap_status add_piece(struct pieces *p, enum program_kind program, int32_
   return NEAP_OK;
 }
 
-int32_t pipeline_rank_of_part(const struct pipeline_schedule *c, int32_t part) {
+int32_t pipeline_rank_of_task(const struct pipeline_schedule *c, struct pipeline_task task) {
   for (int32_t r = 0; r < c->ranks; r++)
     for (int32_t i = c->task_start[r]; i < c->task_start[r + 1]; i++)
-      if (c->tasks[i].part == part) return r;
+      if (c->tasks[i].part == task.part && c->tasks[i].micro_batch == task.micro_batch) return r;
   return -1;
+}
+
+int32_t pipeline_rank_of_part(const struct pipeline_schedule *c, int32_t part) {
+  return pipeline_rank_of_task(c, (struct pipeline_task){part, 0});
+}
+
+bool pipeline_runs_part(const struct pipeline_schedule *c, int32_t rank, int32_t part) {
+  for (int32_t i = c->task_start[rank]; i < c->task_start[rank + 1]; i++)
+    if (c->tasks[i].part == part) return true;
+  return false;
 }
 
 static neap_status divide_step(const struct dividing *d) {
@@ -163,7 +173,7 @@ static void place_variables(struct pieces *p) {
   for (size_t t = 0; t < graph->tensors.count; t++) {
     if (!is_variable(&graph->tensors.data[t])) continue;
     if (p->owner[t] < 0) p->owner[t] = 0;
-    p->present[t] |= (uint64_t)1 << p->owner[t];
+    p->present[t] |= p->common ? UINT64_MAX : (uint64_t)1 << p->owner[t];
   }
 }
 
@@ -320,8 +330,8 @@ static neap_status divide_all(struct pieces *p, const struct dividing *d) {
 }
 
 neap_status pipeline_pieces_make(const struct lowered *const *whole, const struct chain *chain,
-                                 const struct pipeline_schedule *schedule, struct pieces *out) {
-  *out = (struct pieces){.ranks = schedule->ranks};
+                                 const struct pipeline_schedule *schedule, bool common, struct pieces *out) {
+  *out = (struct pieces){.ranks = schedule->ranks, .common = common};
   const struct dividing d = {out, chain, schedule};
   const size_t tensors = whole[PROGRAM_STEP]->graph->tensors.count,
                most = 2 * (size_t)schedule->part_count + 4 * (size_t)schedule->ranks;
@@ -351,6 +361,7 @@ static int32_t fill_tick(const struct pipeline_schedule *c, int32_t *next, const
     if (next[r] == c->task_start[r + 1]) continue;
     const struct pipeline_task task = c->tasks[next[r]];
     if (reached[task.micro_batch] != task.part) continue;
+    if (task.micro_batch > 0 && reached[task.micro_batch - 1] <= task.part) continue; /* sums are in order */
     tick->tasks[r] = task;
     next[r]++;
     count++;

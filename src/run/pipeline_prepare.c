@@ -53,6 +53,11 @@ static neap_status schedule_together(struct neap_session *s, const struct neap_g
 
 /* ---- Copies of values ---- */
 
+/* Returns true if this rank reaches what `rank` has. */
+static bool reaches(const struct neap_session *s, int32_t rank) {
+  return s->pipeline->common || rank == pipeline_own_rank(s);
+}
+
 /* Half ticks: 2 t while the tasks of tick t run, 2 t + 1 while values are sent behind them. */
 struct life {
   int32_t birth, death;
@@ -61,18 +66,17 @@ struct life {
 /* Returns when a value is on this rank for a micro-batch; death < birth: never. */
 static struct life life_of(const struct neap_session *s, const struct piece_value *value, int32_t micro) {
   const struct pipeline *p = s->pipeline;
-  const int own = pipeline_own_rank(s);
   struct life life = {value->maker < 0 ? -1 : INT32_MAX, -2};
   bool sent = false;
   for (int32_t t = 0; t < p->tick_count; t++)
     for (int32_t r = 0; r < p->schedule.ranks; r++) {
       const struct pipeline_task task = p->ticks[t].tasks[r];
       if (task.part < 0 || task.micro_batch != micro) continue;
-      if (task.part == value->maker) life.birth = r == own ? 2 * t : 2 * t + 1;
-      sent = sent || (value->readers[task.part] && r != own);
-      if (value->readers[task.part] && r == own) life.death = 2 * t;
+      if (task.part == value->maker) life.birth = reaches(s, r) ? 2 * t : 2 * t + 1;
+      sent = sent || (value->readers[task.part] && !reaches(s, r));
+      if (value->readers[task.part] && reaches(s, r)) life.death = 2 * t;
     }
-  const bool makes = value->maker >= 0 && p->pieces.pieces[value->maker].rank == own;
+  const bool makes = value->maker >= 0 && reaches(s, p->pieces.pieces[value->maker].rank);
   if (makes && sent && life.death < life.birth + 1) life.death = life.birth + 1;
   return life;
 }
@@ -121,7 +125,7 @@ static neap_status list_own_values(struct neap_session *s) {
   p->own_count = 0;
   for (int32_t i = 0; i < p->pieces.value_count; i++) {
     p->own_of[i] = -1;
-    if (!is_on_rank(&p->pieces, &p->pieces.values[i], pipeline_own_rank(s))) continue;
+    if (!p->common && !is_on_rank(&p->pieces, &p->pieces.values[i], pipeline_own_rank(s))) continue;
     struct own_value *own = &p->own[p->own_count];
     *own = (struct own_value){.value = i, .bytes = pipeline_value_size(p, &p->pieces.values[i])};
     TRY(set_slots(s, own));
@@ -172,14 +176,26 @@ static neap_status cut_piece(struct neap_session *s, enum program_kind kind, int
   const struct part_request request = {.nodes = piece >= 0 ? p->pieces.pieces[piece].nodes : NULL,
                                        .values = values,
                                        .value_count = p->own_count,
-                                       .variables = p->variables[kind]};
+                                       .variables = p->variables[kind],
+                                       .common = p->common};
   const neap_status status = lowered_part(p->whole[kind], &request, out);
   region_free(&region);
   return status;
 }
 
 static bool is_own(const struct neap_session *s, int32_t piece) {
-  return s->pipeline->pieces.pieces[piece].rank == pipeline_own_rank(s);
+  const struct pipeline *p = s->pipeline;
+  return piece < p->pieces.end[PROGRAM_STEP] ? pipeline_runs_part(&p->schedule, pipeline_own_rank(s), piece)
+                                             : p->pieces.pieces[piece].rank == pipeline_own_rank(s);
+}
+
+/* Returns the bytes of residents that all ranks reach. */
+static uint64_t common_bytes(const struct lowered *l) {
+  uint64_t bytes = 0;
+  for (size_t t = 0; t < l->graph->tensors.count; t++)
+    if (l->graph->tensors.data[t].common && l->step_tensor[t] >= 0)
+      bytes += l->step->tensors[l->step_tensor[t]].bytes;
+  return bytes;
 }
 
 static enum program_kind kind_of_piece(const struct pipeline *p, int32_t piece) {
@@ -204,7 +220,8 @@ static void forget_pieces(struct neap_session *s) {
 
 static neap_status cut_all(struct neap_session *s) {
   struct pipeline *p = s->pipeline;
-  TRY(pipeline_pieces_make((const struct lowered *const *)p->whole, &p->chain, &p->schedule, &p->pieces));
+  TRY(pipeline_pieces_make((const struct lowered *const *)p->whole, &p->chain, &p->schedule, p->common,
+                           &p->pieces));
   TRY(ticks_make(&p->schedule, &p->region, &p->ticks, &p->tick_count));
   TRY(list_own_values(s));
   for (int kind = 0; kind < PROGRAM_COUNT; kind++)
@@ -212,6 +229,7 @@ static neap_status cut_all(struct neap_session *s) {
   p->programs = region_alloc(&p->region, (size_t)p->pieces.count, sizeof *p->programs);
   RETURN_IF_NULL(p->programs);
   TRY(cut_piece(s, PROGRAM_STEP, -1, &s->main));
+  s->common = common_bytes(s->main);
   for (int32_t i = 0; i < p->pieces.count; i++)
     if (is_own(s, i)) TRY(cut_piece(s, kind_of_piece(p, i), i, &p->programs[i].lowered));
   return NEAP_OK;
@@ -283,6 +301,11 @@ static neap_status fail_empty(const struct neap_session *s) {
                    s->options.pipeline, pipeline_own_rank(s));
 }
 
+/* Returns the bytes of residents that this rank answers for. */
+static uint64_t own_residents(const struct neap_session *s) {
+  return s->main->step->resident_bytes - session_others_bytes(s);
+}
+
 /* Sets the session's plan, the one with the largest arena of the step's, and what keeping everything takes.
  */
 static neap_status set_plan(struct neap_session *s) {
@@ -298,7 +321,7 @@ static neap_status set_plan(struct neap_session *s) {
     if (s->plan == NULL || program->plan->arena_bytes > s->plan->arena_bytes) s->plan = program->plan;
   }
   if (s->plan == NULL) return fail_empty(s);
-  s->keep_all = s->main->step->resident_bytes + most;
+  s->keep_all = own_residents(s) + most;
   return NEAP_OK;
 }
 
@@ -311,7 +334,7 @@ static neap_status plan_others(struct neap_session *s, uint64_t most, uint64_t *
 /* Plans all pieces within `budget`, which the session's residents are part of. `*need`: the bytes that it
  * takes at least, as far as is known. */
 static neap_status plan_within(struct neap_session *s, uint64_t budget, uint64_t *need) {
-  const uint64_t resident = s->main->step->resident_bytes;
+  const uint64_t resident = own_residents(s);
   const bool open = budget == NEAP_BUDGET_MAX || budget == NEAP_BUDGET_MIN;
   uint64_t least = 0;
   *need = resident;
@@ -370,7 +393,7 @@ static neap_status bound_pieces(const struct neap_session *s, uint64_t *bound) {
     if (bytes - step->resident_bytes > arena) arena = bytes - step->resident_bytes;
   }
   if (!any) return fail_empty(s);
-  *bound = s->main->step->resident_bytes + arena;
+  *bound = own_residents(s) + arena;
   return NEAP_OK;
 }
 
@@ -515,6 +538,7 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   s->pipeline = calloc(1, sizeof *s->pipeline);
   RETURN_IF_NULL(s->pipeline);
   struct pipeline *p = s->pipeline;
+  p->common = pipeline_is_common(s->options.pipeline_way);
   s->options.base_on_disk = NEAP_DISK_NEVER;
   s->variant = s->options.variant == NEAP_VARIANT_AUTO ? NEAP_VARIANT_BASE : s->options.variant;
   neap_status status = budget_share_to_bytes(graph, &s->options); /* of what one process needs */
@@ -527,7 +551,8 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   if (status == NEAP_OVER_BUDGET) status = try_least(s, graph, smallest);
   TRY(status);
   take_largest(s);
-  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) s->budget = plan_bytes(s->plan);
+  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN)
+    s->budget = plan_bytes(s->plan) - session_others_bytes(s);
   const size_t micro_batches = (size_t)p->schedule.micro_batches;
   p->shares = region_alloc(&p->region, micro_batches, sizeof *p->shares);
   p->results = region_alloc(&p->region, micro_batches, sizeof *p->results);

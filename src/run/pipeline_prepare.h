@@ -18,6 +18,7 @@ struct own_value {
 
 struct pipeline {
   struct region region;
+  bool common;                          /* struct pieces */
   struct lowered *whole[PROGRAM_COUNT]; /* what the pieces are cut from */
   struct chain chain;
   struct pipeline_schedule schedule;
@@ -33,8 +34,8 @@ struct pipeline {
   struct windows windows;
   float *shares;             /* by micro-batch */
   neap_step_result *results; /* by micro-batch */
-  int32_t loss_rank;
-  const char *stages; /* session_stages() */
+  int32_t loss_part;         /* the part that makes the loss */
+  const char *stages;        /* session_stages() */
 };
 
 /* Returns the rank in the pipeline: which of its stages this process has. */

@@ -25,15 +25,17 @@ static neap_status bind(struct neap_session *s) {
   p->windows.first = places;
   p->windows.count = p->own_count;
   p->windows.begin = p->own_count > 0 ? places[0] : 0;
-  p->windows.end = s->plan->resident_bytes;
+  if (p->own_count > 0) {
+    const struct own_value *last = &p->own[p->own_count - 1];
+    p->windows.end = last->place + (uint64_t)last->copies * last->bytes;
+  }
   for (int32_t i = 0; i < p->pieces.count; i++) {
     TRY(make_program(s, &p->programs[i]));
     if (i < p->pieces.end[PROGRAM_STEP] && p->own_count > 0) p->programs[i].program.windows = &p->windows;
   }
   const struct neap_graph *graph = p->whole[PROGRAM_STEP]->graph;
   for (int32_t i = p->pieces.end[PROGRAM_STEP]; i-- > 0;)
-    if (p->pieces.pieces[i].nodes[graph->tensors.data[graph->loss].producer])
-      p->loss_rank = p->pieces.pieces[i].rank;
+    if (p->pieces.pieces[i].nodes[graph->tensors.data[graph->loss].producer]) p->loss_part = i;
   return NEAP_OK;
 }
 /* ---- Sending ---- */
@@ -88,9 +90,10 @@ static neap_status send_round(struct neap_session *s, struct message *list, int3
 }
 
 /* Sends the values that pieces have made: made[rank] is the piece that the rank ran, or -1; for its
- * micro-batch. Every rank makes the call. */
+ * micro-batch. Where they lie in memory that all ranks reach, waits for all. Every rank makes the call. */
 static neap_status send_values(struct neap_session *s, const int32_t *made, const int32_t *micro_batches) {
   struct pipeline *p = s->pipeline;
+  if (p->common) return ranks_wait(s->ranks);
   struct message *list =
       malloc(((size_t)p->pieces.value_count * (size_t)p->schedule.ranks + 1) * sizeof *list);
   int32_t count = 0;
@@ -124,6 +127,7 @@ static neap_status take(struct neap_session *s, float learning_rate, float share
   (void)learning_rate; /* `complete` runs it */
   if (result != NULL) *result = (neap_step_result){.gradient_norm = -1};
   p->shares[own_micro_batch] = share;
+  if (p->common && pipeline_own_rank(s) > 0) return NEAP_OK; /* all reach what the first one keeps */
   for (int32_t i = 0; i < p->own_count; i++) {
     const struct piece_value *value = &p->pieces.values[p->own[i].value];
     if (value->maker >= 0) continue;
@@ -145,7 +149,7 @@ static neap_status run_task(struct neap_session *s, struct pipeline_task task, f
                      (struct run_numbers){.micro_batch = micro_batch_of_step(s, task.micro_batch),
                                           .learning_rate = rate,
                                           .share = p->shares[task.micro_batch]},
-                     pipeline_own_rank(s) == p->loss_rank ? &p->results[task.micro_batch] : NULL);
+                     task.part == p->loss_part ? &p->results[task.micro_batch] : NULL);
 }
 
 static neap_status run_tick(struct neap_session *s, const struct tick *tick, int32_t parts, float rate) {
@@ -178,14 +182,27 @@ static neap_status run_phases(struct neap_session *s, enum program_kind kind, fl
   return NEAP_OK;
 }
 
+/* Gives every rank the results of all micro-batches, of which the ranks that made the loss have some. */
+static neap_status gather_results(struct neap_session *s, int32_t parts) {
+  struct pipeline *p = s->pipeline;
+  for (int32_t first = 0, end; first < parts; first = end) {
+    const int32_t rank = pipeline_rank_of_task(&p->schedule, (struct pipeline_task){p->loss_part, first});
+    for (end = first + 1; end < parts; end++)
+      if (pipeline_rank_of_task(&p->schedule, (struct pipeline_task){p->loss_part, end}) != rank) break;
+    TRY(collective_broadcast(s->ranks->collective, rank, &p->results[first],
+                             (uint64_t)(end - first) * sizeof *p->results));
+  }
+  return NEAP_OK;
+}
+
 /* Runs all micro-batches that were taken. `*result`: that of the last. */
 static neap_status complete(struct neap_session *s, float rate, neap_step_result *result) {
   struct pipeline *p = s->pipeline;
   const int32_t parts = s->micro_batch / session_batch_ranks(s);
+  if (p->common) TRY(ranks_wait(s->ranks)); /* what was written before the step is there */
   TRY(run_phases(s, PROGRAM_BEGIN, rate));
   for (int32_t t = 0; t < p->tick_count; t++) TRY(run_tick(s, &p->ticks[t], parts, rate));
-  TRY(collective_broadcast(s->ranks->collective, p->loss_rank, p->results,
-                           (uint64_t)parts * sizeof *p->results));
+  TRY(gather_results(s, parts));
   if (result != NULL) *result = p->results[parts - 1];
   return NEAP_OK;
 }
@@ -226,7 +243,7 @@ static neap_status renew_weights(struct neap_session *s) {
 static neap_status end(struct neap_session *s, float rate, float share) {
   (void)share;
   TRY(run_phases(s, PROGRAM_END, rate));
-  return renew_weights(s);
+  return s->pipeline->common ? NEAP_OK : renew_weights(s);
 }
 
 /* Evaluates; every rank gets the result. */
@@ -237,6 +254,7 @@ static neap_status evaluate(struct neap_session *s, neap_step_result *result) {
   const struct traffic of_steps = s->ranks->traffic;
   neap_step_result own = {0};
   int root = 0;
+  if (p->common) TRY(ranks_wait(s->ranks));
   for (int32_t i = p->pieces.begin[PROGRAM_EVALUATE]; i < p->pieces.end[PROGRAM_EVALUATE]; i++) {
     int32_t made[64];
     const int32_t rank = p->pieces.pieces[i].rank;

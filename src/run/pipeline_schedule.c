@@ -123,7 +123,7 @@ static neap_status divide(const neap_step *step, const struct chain *chain, cons
     status = neap_pipeline_make(step, &options, &best.made);
   else
     for (int32_t i = 0; status == NEAP_OK && neap_pipeline_way_at(i, &options.way); i++)
-      status = try_way(step, &options, &best);
+      if (!pipeline_is_common(options.way)) status = try_way(step, &options, &best);
   RETURN_IF(status == NEAP_OK && best.made == NULL, NEAP_UNSUPPORTED,
             "pipeline: the step has fewer blocks than %d ranks", o->pipeline);
   if (status == NEAP_OK) {

@@ -75,7 +75,8 @@ static uint64_t beyond_process(struct neap_session *s) {
   memory_status_trim(); /* what planning took is no part of what training takes */
   const struct memory_status status = memory_status_read();
   const uint64_t whole = s->options.process_budget, needed = status.resident_bytes + s->plan->resident_bytes +
-                                                             s->plan->arena_bytes + growth_of(s);
+                                                             s->plan->arena_bytes - session_others_bytes(s) +
+                                                             growth_of(s);
   s->planning_peak = status.peak_resident_bytes;
   s->resident_before = status.resident_bytes;
   return whole > 0 && needed > whole ? needed - whole : 0;

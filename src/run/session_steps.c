@@ -161,6 +161,20 @@ static void count_disk_traffic(const struct neap_session *s, neap_memory *memory
   count_program(&s->programs[PROGRAM_END], 1, memory);
 }
 
+/* Leaves out what other ranks answer for. Returns the bytes of values between the pieces of a pipeline. */
+static uint64_t count_common(const struct neap_session *s, neap_memory *memory) {
+  const uint64_t others = session_others_bytes(s),
+                 values = s->executor->value_bytes != NULL ? s->executor->value_bytes(s) : 0;
+  if (s->common == 0) return values;
+  const uint64_t ranks = (uint64_t)s->ranks->collective->size;
+  memory->resident -= others;
+  memory->planned_peak -= others;
+  memory->measured_peak = s->measured > others ? s->measured - others : 0;
+  memory->parameters /= ranks;
+  memory->states = memory->resident - memory->inputs - memory->parameters;
+  return values / ranks;
+}
+
 void neap_session_memory(const neap_session *s, neap_memory *memory) {
   if (memory == NULL) return;
   *memory = (neap_memory){0};
@@ -171,6 +185,7 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
                           .arena = s->plan->arena_bytes,
                           .planned_peak = s->plan->resident_bytes + s->plan->arena_bytes,
                           .measured_peak = s->measured,
+                          .shared = s->common,
                           .keep_all = s->keep_all,
                           .cost = s->plan->cost,
                           .base_cost = s->plan->base_cost,
@@ -185,7 +200,7 @@ void neap_session_memory(const neap_session *s, neap_memory *memory) {
     if (tensor->role == NEAP_ROLE_STATE) memory->states += tensor->bytes;
     if (tensor->role == NEAP_ROLE_INPUT) memory->inputs += tensor->bytes;
   }
-  const uint64_t values = s->executor->value_bytes != NULL ? s->executor->value_bytes(s) : 0;
+  const uint64_t values = count_common(s, memory);
   memory->states -= values; /* they are states for the pieces, activations and gradients for people */
   memory->resident -= values;
   memory->arena += values;

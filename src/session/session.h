@@ -94,9 +94,11 @@ struct neap_session {
   VECTOR(struct session_shape) shapes; /* the first: the graph of its creation; empty: no other graph */
   enum program_kind ran;               /* the last one, whose outputs are in the arena; PROGRAM_COUNT: none */
   struct device_memory memory;         /* resident tensors, then the arena */
-  uint64_t *resident;                  /* step tensor of `main` -> offset of a resident tensor */
-  void **inputs;                       /* step tensor of `main` -> where the host writes an input */
-  uint64_t measured;                   /* the highest byte given to a kernel, as an offset */
+  uint64_t
+      common; /* bytes of residents that all ranks of a pipeline reach, each once; they begin the memory */
+  uint64_t *resident; /* step tensor of `main` -> offset of a resident tensor */
+  void **inputs;      /* step tensor of `main` -> where the host writes an input */
+  uint64_t measured;  /* the highest byte given to a kernel, as an offset */
   uint64_t budget, keep_all;
   uint64_t steps;           /* done */
   float loss_scale;         /* of the next step's gradients */
@@ -159,6 +161,12 @@ static inline struct traffic session_traffic(const struct neap_session *session)
   sum.received += session->batch->traffic.received;
   sum.seconds += session->batch->traffic.seconds;
   return sum;
+}
+/* Returns the bytes of the session's memory that other ranks answer for: each counts an equal part of what
+ * all reach, so that the counts of all ranks add up to what there is. */
+static inline uint64_t session_others_bytes(const struct neap_session *session) {
+  const uint64_t ranks = session->ranks != NULL ? (uint64_t)session->ranks->collective->size : 1;
+  return session->common - (session->common + ranks - 1) / ranks;
 }
 /* Returns VmRSS of the process just before the session's memory was mapped, in bytes. */
 static inline uint64_t session_resident_before(const struct neap_session *session) {

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "kernel/restorers.h"
 #include "neap_collective.h"
+#include "plan/pipeline_plan.h"
 #include "rewrite/rewrite.h"
 #include "settings/settings.h"
 #include "speed/cost_database.h"
@@ -100,6 +101,11 @@ static neap_status check_pipeline(const struct neap_session_options *o) {
   RETURN_IF(ranks < o->pipeline || ranks % o->pipeline != 0, NEAP_INVALID_ARGUMENT,
             "`pipeline` %d: it needs as many processes, or a multiple of them (got %d); give `processes` %d",
             o->pipeline, ranks, o->pipeline);
+  RETURN_IF(
+      pipeline_is_common(o->pipeline_way) && ranks != o->pipeline, NEAP_INVALID_ARGUMENT,
+      "`pipeline-way` %s: one pipeline has all processes (got %d for `pipeline` %d); give as many of one as "
+      "of the other",
+      o->pipeline_way, ranks, o->pipeline);
   const char *other = o->shard == NEAP_SHARD_ALL            ? "`shard` all"
                       : o->ema != 0                         ? "`ema`"
                       : o->sparse_density != 0              ? "`sparse`"

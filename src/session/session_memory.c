@@ -1,10 +1,13 @@
 #include "session/session_memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory_status.h"
 #include "collective/agree.h"
+#include "collective/common_memory.h"
 #include "device/devices.h"
 #include "kernel/ranks.h"
 #include "program/spilled_variables.h"
@@ -44,20 +47,47 @@ static neap_status make_spill_file(struct neap_session *s) {
   return status;
 }
 
+/* Gives each resident tensor its place: first those that all ranks of a pipeline reach. */
+static neap_status place_residents(struct neap_session *s) {
+  const struct lowered *l = s->main;
+  const size_t count = (size_t)l->step->tensor_count;
+  uint64_t offset = 0;
+  bool *common = calloc(count + 1, sizeof *common);
+  RETURN_IF_NULL(common);
+  for (size_t t = 0; t < l->graph->tensors.count; t++)
+    if (l->graph->tensors.data[t].common) common[l->step_tensor[t]] = true;
+  for (int first = 1; first >= 0; first--)
+    for (size_t t = 0; t < count; t++) {
+      if (l->step->tensors[t].role == NEAP_ROLE_VALUE || common[t] != (first == 1)) continue;
+      s->resident[t] = offset;
+      offset += l->step->tensors[t].bytes; /* multiples of the alignment */
+    }
+  free(common);
+  return NEAP_OK;
+}
+
+static neap_status map_memory(struct neap_session *s) {
+  struct device_common common = {.descriptor = -1, .bytes = s->common};
+  if (common.bytes > 0) {
+    char what[64];
+    snprintf(what, sizeof what, "`pipeline-way` %s", s->options.pipeline_way);
+    TRY(collective_open_memory(s->ranks->collective, what, common.bytes, &common.descriptor));
+  }
+  const neap_status status =
+      device_map_common(device_in_use(s->main->backend->device),
+                        s->plan->resident_bytes + s->plan->arena_bytes, common, &s->memory);
+  if (common.bytes > 0) close(common.descriptor);
+  return status;
+}
+
 neap_status session_map_memory(struct neap_session *s) {
   const struct neap_step *step = s->main->step;
   s->resident = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->resident);
   s->inputs = region_alloc(&s->region, (size_t)step->tensor_count, sizeof *s->inputs);
   RETURN_IF(!s->resident || !s->inputs, NEAP_OUT_OF_MEMORY, "session: out of memory");
-  uint64_t offset = 0;
-  for (int32_t t = 0; t < step->tensor_count; t++) {
-    if (step->tensors[t].role == NEAP_ROLE_VALUE) continue;
-    s->resident[t] = offset;
-    offset += step->tensors[t].bytes; /* multiples of the alignment */
-  }
+  TRY(place_residents(s));
   memory_status_forget_peak();
-  TRY(device_map(device_in_use(s->main->backend->device), s->plan->resident_bytes + s->plan->arena_bytes,
-                 &s->memory));
+  TRY(map_memory(s));
   TRY(make_spill_file(s));
   return find_inputs(s);
 }
@@ -90,8 +120,17 @@ uint64_t session_place(const struct neap_session *s, int32_t tensor) {
 
 /* ---- Variables as f32 ---- */
 
+static bool is_owner(const struct neap_session *s, const struct tensor *tensor) {
+  return tensor->lies_on == 0 || tensor->lies_on - 1 == s->ranks->collective->rank;
+}
+
+/* Returns true if this rank has nothing to write of a variable: of one that all reach another rank does. */
+static bool writes_none(const struct neap_session *s, const struct tensor *tensor) {
+  return tensor->elsewhere || (tensor->common && !is_owner(s, tensor));
+}
+
 static struct byte_share own_bytes(const struct neap_session *s, const struct lowered *l, int32_t tensor) {
-  if (l->graph->tensors.data[tensor].elsewhere)
+  if (writes_none(s, &l->graph->tensors.data[tensor]))
     return (struct byte_share){0, 0,
                                l->backend->format_bytes(&l->graph->tensors.data[tensor], l->formats[tensor])};
   return byte_share_of_rank(l->backend, &l->graph->tensors.data[tensor], l->formats[tensor],
@@ -124,10 +163,6 @@ static neap_status give_all(const struct neap_session *s, const struct tensor *t
   const struct neap_collective *c = s->ranks->collective;
   TRY(collective_share_status(c, own));
   return collective_broadcast(c, tensor->lies_on - 1, data, bytes);
-}
-
-static bool is_owner(const struct neap_session *s, const struct tensor *tensor) {
-  return tensor->lies_on == 0 || tensor->lies_on - 1 == s->ranks->collective->rank;
 }
 
 static neap_status export_shared(const struct neap_session *s, const struct lowered *l, int32_t tensor,
@@ -243,7 +278,7 @@ neap_status session_export(const struct neap_session *s, const struct lowered *l
 neap_status session_import(struct neap_session *s, const struct lowered *l, int32_t tensor,
                            const float *plain, uint64_t place) {
   unsigned char *base;
-  if (l->graph->tensors.data[tensor].elsewhere) return NEAP_OK;
+  if (writes_none(s, &l->graph->tensors.data[tensor])) return NEAP_OK;
   if (l->graph->tensors.data[tensor].spilled)
     return copy_spilled(s, tensor, false, (float *)(uintptr_t)plain);
   if (is_shared(l, tensor)) return import_shared(s, l, tensor, plain, place);

@@ -30,7 +30,7 @@
 static void measure_overhead(struct training *t) {
   neap_memory memory;
   neap_session_memory(t->session, &memory);
-  const uint64_t own = t->resident_before + memory.planned_peak,
+  const uint64_t own = t->resident_before + memory.planned_peak + session_others_bytes(t->session),
                  behind = 64 * (uint64_t)sysconf(_SC_PAGESIZE);
   const uint64_t resident = memory_status_read().resident_bytes;
   t->overhead = resident > own ? resident - own + behind : behind;
@@ -423,7 +423,7 @@ static double median_seconds(struct training *t) {
 /* Fills the memory of the process, at the end of a run. */
 static void fill_process(const struct training *t, neap_train_result *result) {
   result->process_overhead_bytes = t->overhead;
-  const uint64_t peak = memory_status_read().peak_resident_bytes;
+  const uint64_t peak = memory_status_read().peak_resident_bytes - session_others_bytes(t->session);
   result->rss_growth_bytes = peak > t->resident_before ? peak - t->resident_before : 0;
   result->process = t->process;
   result->process.peak = peak > t->process.planning ? peak : t->process.planning;

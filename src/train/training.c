@@ -379,8 +379,9 @@ neap_status training_settle(struct training *t) {
 
 /* Ends the run if it has exceeded a budget for the process. */
 neap_status training_check_process(const struct training *t, neap_train_result *result) {
-  const uint64_t peak = memory_status_read().peak_resident_bytes, planning = t->process.planning,
-                 most = peak > planning ? peak : planning, whole = t->options->session.process_budget;
+  const uint64_t peak = memory_status_read().peak_resident_bytes - session_others_bytes(t->session),
+                 planning = t->process.planning, most = peak > planning ? peak : planning,
+                 whole = t->options->session.process_budget;
   if (whole == 0 || most <= whole) return NEAP_OK;
   result->memory.budget = whole;
   result->smallest_budget = most + PROCESS_GROWTH;

@@ -1,4 +1,4 @@
-# neap plan --pipeline: a table of ways; ours is no slower than any that fits; a budget that none meets names one that is met.
+# neap plan --pipeline: a table of ways; ours is no slower than any that fits and shares no memory; a budget that none meets names one that is met.
 source "$(dirname "$0")/common.bash"
 
 step=(--model wrn-10-1 --batch 8 --threads 1 --pipeline 2)
@@ -11,7 +11,8 @@ python3 - out <<'P' || fail "ours is slower than another way"
 import json, sys
 ways = json.load(open(sys.argv[1]))["ways"]
 ours = [w for w in ways if w["way"] == "neap"][0]
-assert all(ours["step_seconds"] <= w["step_seconds"] for w in ways if w["fits"])
+assert all(ours["step_seconds"] <= w["step_seconds"] for w in ways if w["fits"] and w["shared_bytes"] == 0)
+assert all((w["shared_bytes"] > 0) == (w["way"] == "roundpipe") for w in ways)
 assert sum(len(r["tasks"]) for r in ours["schedule"]["ranks"]) == len(ours["schedule"]["parts"]) * ours["micro_batches"]
 P
 expect 3 "$neap" plan "${step[@]}" --budget 1000 --json

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,45 @@ static bool faults(volatile unsigned char *byte, bool write) {
   int status;
   assert_int_equal(waitpid(child, &status, 0), child);
   return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+/* Of two mappings that begin with the same file, each sees what the other writes there, and has the rest
+ * alone, whether pages end where the common bytes do or not. */
+static void test_common(void **state) {
+  static const uint64_t common[] = {64, 4096, 4096 + 128, 2 * 4096};
+  static unsigned char ones[BYTES];
+  (void)state;
+  memset(ones, 1, BYTES);
+  for (int d = 0; d < DEVICES; d++)
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+      struct device_memory m[2] = {{0}};
+      const int file = memfd_create("common", MFD_CLOEXEC);
+      assert_true(file >= 0);
+      assert_int_equal(ftruncate(file, 4 * 4096), 0);
+      for (int k = 0; k < 2; k++)
+        ASSERT_OK(device_map_common(devices[d], BYTES, (struct device_common){file, common[i]}, &m[k]));
+      close(file);
+      for (int k = 0; k < 2; k++) {
+        assert_int_equal(m[k].bytes, BYTES);
+        expect_bytes(&m[k], 0, 0, 0, 0);
+      }
+      ASSERT_OK(device_write(&m[0], 0, ones, BYTES));
+      expect_bytes(&m[1], 0, 0, common[i], 1);
+      ASSERT_OK(device_fill(&m[1], 0, BYTES));
+      expect_bytes(&m[0], 1, 0, common[i], 0);
+      unsigned char *base;
+      ASSERT_OK(device_enter(&m[0], &base));
+      assert_int_equal((uintptr_t)base % 64, 0);
+      device_leave(&m[0]);
+      if (devices[d] == &guarded_device)
+        for (uint64_t at = 0; at < BYTES; at += BYTES - 1) assert_true(faults(base + at, false));
+      for (int k = 0; k < 2; k++) device_unmap(&m[k]);
+    }
+  struct device_memory none = {0};
+  assert_int_equal(device_map_common(&host_device, 64, (struct device_common){-1, 65}, &none), NEAP_INTERNAL);
+  assert_int_equal(device_map_common(&host_device, 64, (struct device_common){-1, 64}, &none),
+                   NEAP_OUT_OF_MEMORY);
+  device_unmap(&none);
 }
 
 static void *read_byte(void *byte) { return *(volatile unsigned char *)byte == 0 ? NULL : byte; }
@@ -213,8 +253,8 @@ static void test_sessions(void **state) {
 
 int run_test_device(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_sessions), cmocka_unit_test(test_copies),       cmocka_unit_test(test_loans),
-      cmocka_unit_test(test_guard),    cmocka_unit_test(test_guard_counts),
+      cmocka_unit_test(test_sessions), cmocka_unit_test(test_copies), cmocka_unit_test(test_loans),
+      cmocka_unit_test(test_common),   cmocka_unit_test(test_guard),  cmocka_unit_test(test_guard_counts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -376,6 +376,90 @@ static void test_small(void **state) {
   }
 }
 
+/* ---- One memory for all ranks ---- */
+
+static struct pipeline_time time_of(const struct pipeline_schedule *c, const struct pipeline_result *result,
+                                    int32_t part, int32_t micro_batch) {
+  for (int32_t i = 0; i < c->task_start[c->ranks]; i++)
+    if (c->tasks[i].part == part && c->tasks[i].micro_batch == micro_batch) return result->times[i];
+  fail_msg("part %d has no task of micro-batch %d", part, micro_batch);
+  return (struct pipeline_time){0, 0};
+}
+
+/* Returns the part that runs a block forward, or backward. */
+static int32_t part_of(const struct pipeline_schedule *c, int32_t block, bool forward) {
+  int32_t part = 0;
+  while (block < c->parts[part].begin || block >= c->parts[part].end ||
+         c->parts[part].pass == (forward ? PIPELINE_BACKWARD : PIPELINE_FORWARD))
+    part++;
+  return part;
+}
+
+static uint64_t live(struct pipeline_time made, double until, double now, uint64_t bytes) {
+  return made.start <= now && now < until ? bytes : 0;
+}
+
+/* Adds up what lies in the memory of all at a moment, of one micro-batch in rounds: borders from when they
+ * are made until the last part that begins with them ends, gradients until the next part ends, and what is
+ * made once alone. */
+static uint64_t live_between(const struct pipeline_problem *p, const struct pipeline_schedule *c,
+                             const struct pipeline_result *result, int32_t m, double now) {
+  uint64_t bytes = 0;
+  for (int32_t b = 0; b < p->block_count; b++) {
+    const int32_t forward = part_of(c, b, true), back = part_of(c, b, false);
+    const struct pipeline_time made = time_of(c, result, forward, m);
+    if (forward != back) bytes += live(made, time_of(c, result, back, m).end, now, p->blocks[b].pinned);
+    if (b + 1 == p->block_count) continue;
+    const int32_t readers[] = {part_of(c, b + 1, true), part_of(c, b + 1, false)};
+    double until = made.end;
+    for (int k = 0; k < 2; k++)
+      if (c->parts[readers[k]].begin == b + 1) until = fmax(until, time_of(c, result, readers[k], m).end);
+    bytes += live(made, until, now, p->blocks[b].boundary);
+  }
+  for (int32_t i = 0; i + 1 < c->part_count; i++)
+    if (c->parts[i].pass != PIPELINE_FORWARD)
+      bytes += live(time_of(c, result, i, m), time_of(c, result, i + 1, m).end, now,
+                    p->blocks[c->parts[i].begin - 1].boundary);
+  return bytes;
+}
+
+/* Variables lie there once; nothing is sent; ranks count equal parts. */
+static void test_common(void **state) {
+  (void)state;
+  struct pipeline_block blocks[6];
+  int tried = 0;
+  for (int i = 0; i < 100; i++) {
+    struct pipeline_problem p = random_problem(blocks);
+    struct pipeline_best best = {0};
+    struct region region = {0};
+    struct pipeline_result result;
+    uint64_t most = 0, resident = 0;
+    p.common = p.fixed = true;
+    ASSERT_OK(pipeline_roundpipe(&p, &best));
+    if (!best.found) continue;
+    tried++;
+    ASSERT_OK(pipeline_check(&p, &best.schedule));
+    ASSERT_OK(pipeline_simulate(&p, &best.schedule, &region, &result));
+    for (int32_t b = 0; b < p.block_count; b++) resident += blocks[b].resident;
+    for (int32_t k = 0; k < best.schedule.task_start[p.ranks]; k++) {
+      uint64_t bytes = 0;
+      for (int32_t m = 0; m < p.micro_batches; m++)
+        bytes += live_between(&p, &best.schedule, &result, m, result.times[k].start);
+      most = bytes > most ? bytes : most;
+    }
+    assert_int_equal(result.common_bytes, resident + most);
+    const uint64_t part = (result.common_bytes + (uint64_t)p.ranks - 1) / (uint64_t)p.ranks;
+    for (int32_t r = 0; r < p.ranks; r++) assert_true(result.rank_bytes[r] >= part);
+    p.bandwidth = 1e-9; /* nothing is sent */
+    struct pipeline_result slow;
+    ASSERT_OK(pipeline_simulate(&p, &best.schedule, &region, &slow));
+    assert_true(slow.seconds == result.seconds);
+    region_free(&region);
+    pipeline_best_free(&best);
+  }
+  assert_true(tried > 50);
+}
+
 /* What the checker is for: each rule, broken. */
 static void test_checker(void **state) {
   (void)state;
@@ -410,6 +494,7 @@ static void test_checker(void **state) {
 
 int run_test_pipeline(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_formulas),
-                                     cmocka_unit_test(test_small), cmocka_unit_test(test_checker)};
+                                     cmocka_unit_test(test_small), cmocka_unit_test(test_common),
+                                     cmocka_unit_test(test_checker)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

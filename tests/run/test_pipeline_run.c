@@ -233,6 +233,57 @@ static void test_ways(void **state) {
   neap_graph_free(graph);
 }
 
+/* RoundPipe: ranks reach one memory, and each takes the part that comes next; forward and backward have
+ * borders of their own. What several rounds add up has the order of one process. */
+static void test_rounds(void **state) {
+  (void)state;
+  neap_graph *graph = build(6);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int size = 2; size <= 4; size++) {
+      if (leaves_out(i, (size_t)size - 2, 3)) continue;
+      struct rank_run like = {.graph = graph, .options = cases[i].options};
+      like.options.micro_batches = size == 3 ? 7 : 8;
+      like.options.planner = "evict";
+      like.options.pipeline_way = "roundpipe";
+      like.options.budget = i % 2 == 0 ? NEAP_BUDGET_MAX : NEAP_BUDGET_MIN;
+      like.parts = size == 4 ? 5 : 0;
+      const struct rank_run *runs = check(cases[i].what, like, size);
+      for (int r = 0; r < size; r++) assert_true(runs[r].memory.shared > 0);
+    }
+  neap_graph_free(graph);
+}
+
+/* What all ranks count adds up to what lies in one memory and what each has alone: parameters and states of
+ * one process once, whatever the number of ranks. */
+static void test_shared_once(void **state) {
+  (void)state;
+  neap_graph *graph = build_wide();
+  struct rank_run like = {.graph = graph, .options = cases[4].options};
+  like.options.micro_batches = 6;
+  like.options.planner = "evict";
+  like.options.pipeline_way = "roundpipe";
+  struct rank_run one = like;
+  run_rank(&one);
+  for (int size = 2; size <= 3; size++) {
+    const struct rank_run *runs = check("shared once", like, size);
+    uint64_t parameters = 0, states = 0, resident = 0, inputs = 0;
+    for (int r = 0; r < size; r++) {
+      const neap_memory *m = &runs[r].memory;
+      assert_int_equal(m->shared, runs[0].memory.shared);
+      assert_int_equal(m->planned_peak, m->resident + m->arena);
+      parameters += m->parameters;
+      states += m->states;
+      inputs += m->inputs;
+      resident += m->resident;
+    }
+    assert_in_range(parameters, one.memory.parameters - (uint64_t)size, one.memory.parameters);
+    assert_in_range(states, one.memory.states, one.memory.states + 2 * (uint64_t)size);
+    assert_int_equal(inputs, (uint64_t)size * one.memory.inputs);
+    assert_in_range(resident, parameters + states + inputs, parameters + states + inputs + (uint64_t)size);
+  }
+  neap_graph_free(graph);
+}
+
 /* A step with fewer micro-batches than the schedule has. */
 static void test_short_step(void **state) {
   (void)state;
@@ -362,9 +413,9 @@ static void test_refusals(void **state) {
       {{.pipeline = 2, .micro_batches = 4, .shard = NEAP_SHARD_ALL}, NEAP_INVALID_ARGUMENT, "`shard` all"},
       {{.pipeline = 2, .micro_batches = 4, .plan_file = "plan"}, NEAP_INVALID_ARGUMENT, "`plan`"},
       {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "no"}, NEAP_INVALID_ARGUMENT, "unknown way 'no'"},
-      {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "roundpipe"},
+      {{.pipeline = 2, .micro_batches = 4, .pipeline_way = "breadth-first"},
        NEAP_UNSUPPORTED,
-       "roundpipe has no"},
+       "breadth-first has no"},
   };
   neap_graph *graph = build(4);
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -409,6 +460,7 @@ int run_test_pipeline_run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bits),          cmocka_unit_test(test_several_pipelines),
       cmocka_unit_test(test_shared_states), cmocka_unit_test(test_ways),
+      cmocka_unit_test(test_rounds),        cmocka_unit_test(test_shared_once),
       cmocka_unit_test(test_short_step),    cmocka_unit_test(test_budgets),
       cmocka_unit_test(test_files),         cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_time_limit),

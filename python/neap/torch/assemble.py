@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 import neap
 
+from .decisions import DECIDING
 from .graph import Graph, View, is_check
 from .measure import ALIGNMENT, Cost, aligned
 
@@ -113,7 +114,7 @@ class _Assembler:
         for call in graph.calls:
             for t in call.reads:
                 readers[t] = readers.get(t, 0) + 1
-        token = None
+        token = decided = None  # of the last random call, and of the last decision
         tokens: dict[int, int] = {}
         for number, (call, cost) in enumerate(zip(graph.calls, self.costs, strict=True)):
             phase = "backward" if call.backward else "forward"
@@ -150,9 +151,12 @@ class _Assembler:
                 tokens.update(dict.fromkeys(storages, outputs[-1]))
             if work.updates or call.statistics:
                 inputs += self.checks
+            if decided is not None:
+                inputs.append(decided)  # on another way this call would not run, and may fail
             if is_check(call.target):
                 self.checks.append(self.tensor(ALIGNMENT, "value", f"{call.name} made"))
                 outputs.append(self.checks[-1])
+                decided = self.checks[-1] if call.target in DECIDING else decided
             if call.random:
                 device = graph.device_of(call)
                 state = self.tensor(aligned(generator_state_bytes(device)), "value", f"{call.name} generator")

@@ -155,7 +155,6 @@ class Steps:
 
     def __init__(self, owner: CompiledStep, capture: Capture, cut: bool, numbers: tuple[int | float, ...]):
         self.owner, self.cut = owner, cut
-        self.whole = owner.updater.whole  # the reason; empty if the optimizer is taken parameter by parameter
         self.first_numbers = numbers  # of the batch that was captured first
         self.trainable, self.extras = capture.trainable, capture.extras
         self.extra_count, self.has_count, self.has_clip = (
@@ -209,6 +208,7 @@ class Steps:
                 "assign=True) gives it new ones)"
             )
         parameters = [owner.parameters[i] for i in self.taken]
+        self.whole = owner.updater.whole_for(parameters)  # the reason; empty if the optimizer is taken parameter by parameter
         if self.whole:
             self._check_whole()
             order = {i: n for n, i in enumerate(capture.completed)}  # in which hooks of gradients run

@@ -21,7 +21,7 @@ from .reads import is_installed_file, loaded_in
 
 SIMPLE = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device)
 LEAVES = (*SIMPLE, torch.Tensor, types.ModuleType)  # what holds nothing
-DEPTH = 5  # of holders inside each other
+DEPTH = 5  # of holders inside each other that calls of a walk take; what lies deeper is taken after them, but in installed packages
 MOST = 2000  # items of a holder that are looked into
 LARGEST = 100_000  # items of a holder that is looked into
 OPEN = {"types", "collections", "argparse"}  # modules of Python whose objects hold the user's
@@ -176,10 +176,14 @@ class Walk:
         self.in_module, self.in_library = False, False  # where the walk is
         modules = list(model.named_modules())
         self.known.update(id(m) for _, m in modules)
+        # Objects of the user's that lie deeper: names, objects, and whether a module holds them.
+        self.deeper: list[tuple[str, Any, bool]] = []
         for name, module in modules:
             self._module(name, module)
         self._take("loss_fn", loss_fn, DEPTH)
+        self._take_deeper()
         self._more()
+        self._take_deeper()
         for name, named, library in self.globals.values():
             self.in_library = library
             self.holder(name, named, None)
@@ -216,8 +220,20 @@ class Walk:
         for key, value in self.holder(name, target, owner)[:MOST]:
             self._take(name_of(name, key) if type(target) in BY_NAME else name, value, depth - 1)
 
+    def _take_deeper(self) -> None:
+        """Takes what lies deeper than the calls of a walk may nest."""
+        before = self.in_module
+        while self.deeper:
+            name, x, self.in_module = self.deeper.pop(0)
+            self._take(name, x, DEPTH)
+        self.in_module = before
+
     def _take(self, name: str, x: Any, depth: int) -> None:
-        if depth < 0 or id(x) in self.known or isinstance(x, LEAVES) or (self.in_library and id(x) in self.seen):
+        if id(x) in self.known or isinstance(x, LEAVES) or (self.in_library and id(x) in self.seen):
+            return
+        if depth < 0:
+            if not self.in_library:
+                self.deeper.append((name, x, self.in_module))
             return
         if isinstance(x, type):
             if self.in_libraries or not is_installed(x.__module__):
@@ -252,6 +268,8 @@ class Walk:
             self._function(name, x, depth)
         elif not is_library(type(x).__module__, "") and not isinstance(x, torch.optim.Optimizer):
             before, self.in_library = self.in_library, self.in_library or is_installed(type(x).__module__)
+            if self.in_library and not before:
+                depth = DEPTH - 1  # wherever it lies
             if copyreg._slotnames(type(x)):
                 self._holder(name, SlotAttributes(x), depth, x)
             if isinstance(getattr(x, "__dict__", None), dict):

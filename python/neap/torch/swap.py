@@ -37,6 +37,7 @@ from .holders import (
     Items,
     Walk,
     inside_of,
+    is_library,
     name_of,
 )
 from .reads import loaded_in
@@ -120,6 +121,36 @@ def _changes(holder: Holder) -> Iterator[Change]:
             yield Change(name_of(holder.name, key), holder.target, key, new.get(key, NONE), old.get(key, NONE))
 
 
+# ---- Iterators ----
+
+
+class Unmoved:
+    """Stands for an iterator of the user's in a capture, which could not be moved back."""
+
+    def __init__(self, name: str, iterator: Iterator[Any]):
+        self._name, self._iterator = name, iterator
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise CannotTrace(
+            f"{self._name or 'an iterator'} is moved on each time loss_fn runs (next, a loop), which a captured step cannot repeat; take its item "
+            "before the step and pass it to loss_fn with the batch"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_iterator":  # of a copy
+            raise AttributeError(name)
+        return self.__next__ if name in ("send", "throw", "close") else getattr(self._iterator, name)
+
+
+def _is_iterator(x: Any) -> bool:
+    """Returns whether an object is an iterator whose place no holder shows: Python's, PyTorch's or NumPy's."""
+    module = type(x).__module__
+    return hasattr(type(x), "__next__") and module != "_io" and (module == "itertools" or is_library(module, ""))
+
+
 # ---- Slots outside the model ----
 
 
@@ -143,7 +174,7 @@ def bears_fake(x: Any, depth: int = DEPTH) -> bool:
     if isinstance(x, weakref.ref):
         x = x()
         return x is None or bears_fake(x, depth)
-    if isinstance(x, FakeTensor):
+    if isinstance(x, (FakeTensor, Unmoved)):
         return True
     if depth == 0 or isinstance(x, (*LEAVES, type, types.FunctionType)):
         return False
@@ -221,10 +252,15 @@ class Kept(Walk):
     # ---- Swapping ----
 
     def swap(self, instead: dict[int, torch.Tensor]) -> None:
-        """Puts tensors into all slots of others. instead: id of a tensor -> the tensor that takes its place."""
+        """Puts tensors into all slots of others, and stand-ins into those of iterators. instead: id of a tensor -> the tensor that takes its
+        place."""
+        instead = dict(instead)
         for holder in self.holders:
             if type(holder.target) is set:
                 continue
+            for key, x in holder.found:
+                if id(x) not in instead and _is_iterator(x):
+                    instead[id(x)] = Unmoved(name_of(holder.name, key), x)
             items = [(key, instead.get(id(x), x)) for key, x in holder.found]
             if not _same(items, holder.found):
                 self.real |= {id(instead[id(x)]): x for _, x in holder.found if id(x) in instead}
@@ -262,8 +298,9 @@ class Kept(Walk):
             number = _number_in(change.value)
             if number is not None:
                 number.refuse()
-            if not bears_fake(change.value):
-                found.append(Left(change, lambda _, value=change.value: value, []))
+            value = self.real.get(id(change.value), change.value)
+            if not bears_fake(value):
+                found.append(Left(change, lambda _, value=value: value, []))
                 continue
             if isinstance(change.value, nn.Module):
                 raise CannotTrace(

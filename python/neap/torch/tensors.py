@@ -130,3 +130,19 @@ class Tensors:
 
     def _slots(self, buffer: bool) -> list[Outside]:
         return [slot for slot in self.slots if slot.buffer == buffer]
+
+
+def leaves_besides(known: list[torch.Tensor], result: torch.Tensor) -> list[torch.Tensor]:
+    """Returns the leaves, but for those known, to which a backward pass from a result gives gradients."""
+    found = {id(t): t for t in known}
+    seen: set[Any] = set()
+    waiting = [result.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "AccumulateGrad":
+            found.setdefault(id(node.variable), node.variable)
+        waiting += [inner for inner, _ in node.next_functions]
+    return list(found.values())[len(known) :]

@@ -39,7 +39,7 @@ from .head import chunked_head
 from .interrupts import Interrupts
 from .reads import Reads
 from .swap import Kept, Left, Outside, bears_fake
-from .tensors import PLAIN, Tensors
+from .tensors import PLAIN, Tensors, leaves_besides
 
 # Lazy conjugates and negatives, whose memory has other bits than their values, and tangents of zeros without memory are made real.
 PHYSICAL = {
@@ -473,11 +473,13 @@ def _trace(
             raise TypeError("the loss depends on no parameter that requires a gradient")
         for i in trainable:
             ps[i].register_hook(lambda _, i=i: completed.append(i))
+        in_backward = reads.run_in_backward(model)  # functions of the user, which may draw or leave something behind
+        others = leaves_besides(wanted, scaled) if in_backward else []
         with (
             torch._C._DisableAutocast(),
-            reads.watching(reads.run_in_backward(model)),
+            reads.watching(in_backward),
         ):  # the usual loop has autocast around the forward pass only
-            gradients = torch.autograd.grad(scaled, wanted, allow_unused=True)
+            gradients = torch.autograd.grad(scaled, [*wanted, *others], allow_unused=True)[: len(wanted)]
         for i, g in zip(trainable, gradients, strict=True):
             if g is not None and g.layout != torch.strided:
                 raise TypeError(f"the gradient of {own.parameters[i][0]} must be dense (got {g.layout})")

@@ -34,6 +34,9 @@ APART = {"step", "_opt_called", "_zero_grad_profile_name", *HOOKS}
 Path = tuple[Any, ...]
 
 
+IDLE = "idle"  # the name of a parameter without a gradient
+
+
 class CannotTry(Exception):
     """The optimizer cannot be copied for a trial; the message says why."""
 
@@ -208,7 +211,8 @@ Step = Callable[[Any, list[nn.Parameter], list[torch.Tensor]], None]
 class _Trial:
     """Some steps of a copy of an optimizer over a few small parameters."""
 
-    def __init__(self, optimizer: Any):
+    def __init__(self, optimizer: Any, idle: bool = False):
+        """idle: whether it has one more parameter, which gets no gradient."""
         choice = _choice(optimizer.param_groups)
         parameters = [[group["params"][i] for i in members] for group, members in _rows(optimizer, choice)]
         rest = nn.Parameter(torch.zeros(()))
@@ -229,6 +233,10 @@ class _Trial:
         groups[:] = [group for group, _ in _rows(self.optimizer, choice)]
         self.parameters = [p for group in groups for p in group["params"]]
         self.names = {id(p): i for i, p in enumerate(self.parameters)}
+        if idle:
+            self.idle = nn.Parameter(torch.ones_like(self.parameters[0]))
+            self.names[id(self.idle)] = IDLE
+            groups[0]["params"].append(self.idle)
         self.gradients: list[torch.Tensor] = []
 
     def run(self, step: Step) -> None:
@@ -314,6 +322,7 @@ class Verdict:
     share: float = 0.0
     clones: bool = False
     failed: bool = False
+    idle: str = ""  # the reason to run whole where some parameters get no gradients
 
 
 def verdict(optimizer: Any, whole: Step, apart: Step) -> Verdict:
@@ -337,7 +346,22 @@ def verdict(optimizer: Any, whole: Step, apart: Step) -> Verdict:
     except Exception as error:  # the optimizer's own code, which may need what a trial does not give
         return Verdict(f"a trial of its steps fails ({type(error).__name__}: {error})", failed="NoneType" in str(error))
     size = sum(p.numel() * p.element_size() for p in together.parameters)
-    return Verdict(why, max(together.steps, 2), together.bytes / max(size, 1))
+    idle = "" if why else _idle_changed(optimizer, whole)
+    return Verdict(why, max(together.steps, 2), together.bytes / max(size, 1), idle=idle)
+
+
+def _idle_changed(optimizer: Any, whole: Step) -> str:
+    """Returns the reason why steps also do something to a parameter without a gradient; empty if they do not."""
+    if type(optimizer).__module__.startswith("torch.optim"):
+        return ""
+    try:
+        trial = _Trial(optimizer, True)
+        with preparing, forked_draws(trial.parameters[0].device):
+            trial.run(whole)
+    except Exception as error:  # as above
+        return f"its step fails where a parameter has no gradient ({type(error).__name__}: {error})"
+    changed = bool((trial.idle != 1).any()) or any("state" in path and IDLE in path for path in trial.last)
+    return "its step changes parameters that have no gradient, or makes states for them" if changed else ""
 
 
 def _coupled(together: _Trial) -> str:

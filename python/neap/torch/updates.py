@@ -133,6 +133,13 @@ class Updater:
         )
         return next((text for applies, text in rows if applies), "")
 
+    def whole_for(self, parameters: list[nn.Parameter]) -> str:
+        """Returns the reason to run whole in steps in which these parameters get gradients; empty if it need not."""
+        if not self.whole and self.verdict.idle and len(parameters) < len(self.groups()):
+            self.verdict = dataclasses.replace(self.verdict, why=self.verdict.idle)
+            self.whole = f"{type(self.optimizer).__name__}: {self.verdict.why}"
+        return self.whole
+
     def groups(self) -> dict[int, dict[str, Any]]:
         """Returns id of a parameter -> its group."""
         return {id(p): group for group in self.optimizer.param_groups for p in group["params"]}
@@ -341,6 +348,15 @@ def measure_update(updater: Updater, parameter: nn.Parameter, group: dict[str, A
     return Update(cost, kept, sizes, state_bytes(state))
 
 
+def _bytes_of_states(optimizer: torch.optim.Optimizer, parameters: list[torch.Tensor]) -> int:
+    """Returns the bytes that an optimizer, and those inside it, hold for some parameters."""
+    held = [getattr(one, "state", None) for one in _inside(optimizer)]
+    states = [state.get(p, {}) for state in held if isinstance(state, dict) for p in parameters]
+    tensors = [inner for t in pytree.tree_leaves(states) if isinstance(t, torch.Tensor) for inner in plain_tensors(t)]
+    storages = {s._cdata: s.nbytes() for s in (t.untyped_storage() for t in tensors)}
+    return sum(map(measure.aligned, storages.values()))
+
+
 def _sharing(parameters: list[nn.Parameter], device: torch.device) -> list[torch.Tensor]:
     """Returns tensors that lie as the parameters do, all of one type in one memory."""
     views = [View(-1, tuple(p.shape), tuple(p.stride()), 0, p.dtype) for p in parameters]
@@ -361,17 +377,25 @@ def measure_whole(updater: Updater, parameters: list[nn.Parameter], clips: bool,
     beside += max(sizes) if updater.untried else 0  # they may copy a gradient
     cost = measure.Cost(measure.SECONDS_A_CALL + 3 * sum(sizes) / measure.BYTES_PER_SECOND)
     kept = most = held_bytes(updater.optimizer)
+    some = set(map(id, parameters))
+    rest = [p for p in parameters_of(updater.optimizer) if id(p) not in some]
+    of_rest = _bytes_of_states(updater.optimizer, rest)
     stand_ins = {id(p): nn.Parameter(t) for p, t in zip(parameters, _sharing(parameters, device), strict=True)}
     own = list(stand_ins.values())
-    rest = [p for p in parameters_of(updater.optimizer) if id(p) not in stand_ins]
     with measure.forked_draws(device), contextlib.suppress(Exception):  # of the optimizer's own code
-        trial = copied(updater.optimizer, stand_ins | {id(p): nn.Parameter(p.new_zeros(())) for p in rest})
+        others = [nn.Parameter(t, p.requires_grad) for p, t in zip(rest, _sharing(rest, device), strict=True)]
+        trial = copied(updater.optimizer, stand_ins | {id(p): t for p, t in zip(rest, others, strict=True)})
+
+        def held() -> int:
+            """Returns the bytes that the trial holds, with the states that the rest has by now."""
+            return held_bytes(trial) + max(of_rest - _bytes_of_states(trial, others), 0)
+
         run = lambda: trial_step(trial, own, gradients, updater.verdict.clones)  # noqa: E731
         for _ in range(updater.verdict.steps):
-            held = held_bytes(trial)
+            before = held()
             with allocator.Counted(device) as counted:
                 run()
-            kept, most = max(kept, held_bytes(trial)), max(most, held + counted.peak)
+            kept, most = max(kept, held()), max(most, before + counted.peak)
         cost = measure.measured(run, device, heap, lambda _: [], 1)
         cost.scratch = 0
     return Update(cost, [], [], kept, max(most - kept, 0) + beside)

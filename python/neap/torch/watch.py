@@ -237,8 +237,10 @@ class Watch(Walk):
             self._read_globals("", values, names_in(code), LIBRARY_DEPTH if library else DEPTH, library)
             self.in_library = before
             if first is not None and not library:  # of what it holds, what this function reads
+                self._take_deeper()
                 wanted, self.wanted = self.wanted, names_in(code) if self.wanted is not None else None
                 self._take(type(first).__name__, first, DEPTH)
+                self._take_deeper()
                 self.wanted = wanted
 
     # ---- Comparison ----

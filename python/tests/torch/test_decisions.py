@@ -168,6 +168,35 @@ def test_a_way_that_was_captured_is_kept():
     assert len(kinds) == 2 and {id(k) for k in step.kinds} == {id(k) for k in kinds}
 
 
+ROWS = torch.randn(4, 12)
+
+
+@pytest.mark.parametrize("budget", ["max", "min"])
+def test_a_call_that_fails_on_another_way_is_not_reached(budget):
+    """A branch keeps calls from values for which they fail."""
+
+    def loss_fn(m, x, i):
+        h = m(x).sum(1)
+        if (i < 4).all():  # else the rows do not exist
+            h = h + m(F.embedding(i, ROWS)).sum(1)
+        return h.square().mean()
+
+    x, _ = batches(1)[0]
+    data = [(x, torch.arange(8) % 4), (x, torch.arange(8)), (x, torch.arange(8) // 2), (x, torch.arange(8) + 2)]
+    model = net()
+    other = copy.deepcopy(model)
+    step = neap.torch.compile_step(model, loss_fn, torch.optim.AdamW(model.parameters(), lr=0.01), budget=budget)
+    losses = [step(*batch) for batch in data[:1]]
+    works = step.last.planned.body.works
+    decision = next(v for v, work in enumerate(works) if work.operator.startswith("neap.decide"))
+    behind = [work for work in works[decision + 1 :] if work.kind == "call"]
+    assert behind and all(set(works[decision].outputs) & set(work.inputs) for work in behind)  # in any plan
+    losses += [step(*batch) for batch in data[1:]]
+    assert all(torch.equal(a, b) for a, b in zip(losses, eager(other, loss_fn, data), strict=True)) and same(
+        model, other
+    )
+
+
 def test_what_the_users_code_raises_is_raised():
     model = net()
     step = neap.torch.compile_step(model, refuses, torch.optim.SGD(model.parameters()), budget="max")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import io
+import itertools
 import pickle
 import random
 import signal
@@ -292,6 +293,89 @@ def test_gradients_outside_the_model_stay():
         p.grad = g
     neap.torch.compile_step(case.model, case.loss_fn, optimizer, budget="max")(*case.batch)
     assert all(p.grad is g and bool((g == 1).all()) for p, g in zip(discriminator.parameters(), gradients, strict=True))
+
+
+class Drawing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * torch.rand_like(gradient)
+
+
+@pytest.mark.parametrize("way", ["hook", "function"])
+def test_draws_in_the_backward_pass_of_what_is_not_trained(way):
+    """Eager's backward pass reaches all leaves, also those that no optimizer has."""
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, before = nn.Linear(4, 4), [nn.Linear(4, 4)]
+
+        def loss_fn(m, x, before=before):
+            h = Drawing.apply(before[0](x)) if way == "function" else before[0](x)
+            if way == "hook":
+                h.register_hook(lambda g: F.dropout(g, 0.5))
+            return m(h).square().mean()
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step = neap.torch.compile_step(model, loss_fn, optimizer, budget="max")
+        for _ in range(3):
+            x = torch.randn(3, 4)
+            if compiled:
+                found.append(step(x))
+            else:
+                loss = loss_fn(model, x)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                found.append(loss.detach())
+        found += [*model.parameters(), torch.get_rng_state()]
+    half = len(found) // 2
+    assert all(torch.equal(a, b) for a, b in zip(found[:half], found[half:], strict=True))
+
+
+NUMBERS, RUNNING = itertools.count(), (i for i in range(100))
+
+
+@pytest.mark.parametrize("name", ["count", "generator", "attribute"])
+def test_iterators_of_the_user_are_not_moved(name):
+    """A capture cannot move them back."""
+    model = nn.Linear(3, 3)
+    model.numbers = iter([1.0, 2.0, 3.0])
+    take = {
+        "count": lambda m: next(NUMBERS),
+        "generator": lambda m: next(RUNNING),
+        "attribute": lambda m: next(m.numbers),
+    }[name]
+    step = neap.torch.compile_step(
+        model, lambda m, x: m(x).sum() * (take(m) + 1), torch.optim.SGD(model.parameters(), lr=0.1), budget="max"
+    )
+    iterators = NUMBERS, RUNNING, model.numbers
+    before = copy.deepcopy(model.state_dict())
+    for _ in range(2):
+        with pytest.raises(neap.torch.CannotTrace, match="moved on"):
+            step(torch.ones(2, 3))
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), before.values(), strict=True))
+    assert all(a is b for a, b in zip(iterators, (NUMBERS, RUNNING, model.numbers), strict=True))
+    assert (repr(NUMBERS), next(model.numbers)) == ("count(0)", 1.0)
+    assert name != "generator" or next(RUNNING) == 0
+
+
+def test_an_iterator_that_a_step_does_not_move_may_be_held():
+    model = nn.Linear(3, 3)
+    model.numbers = iter([1.0, 2.0])
+    step = neap.torch.compile_step(
+        model,
+        lambda m, x: m(x).sum() * (m.numbers is not None),
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        budget="max",
+    )
+    step(torch.ones(2, 3))
+    assert next(model.numbers) == 1.0
+    step(torch.ones(2, 3))
+    assert next(model.numbers) == 2.0
 
 
 # ---- Optimizers that are tried on copies ----

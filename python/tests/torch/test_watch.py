@@ -25,6 +25,7 @@ import neap
 import neap.torch
 
 NUMBER, DICT, LIST, NAMESPACE = 1.0, {"scale": 1.0}, [1.0], types.SimpleNamespace(scale=1.0)
+DEEP = [[[[[[[[{"scale": 1.0}]]]]]]]]
 ARRAY, TENSOR = np.ones(4), torch.ones(4)
 MODULE = types.ModuleType("settings_of_a_user")
 MODULE.scale, MODULE.inner = 1.0, {"scale": 1.0}
@@ -125,6 +126,10 @@ def helper(h):
     return h * NUMBER
 
 
+def inmost():
+    return DEEP[0][0][0][0][0][0][0][0]
+
+
 # name -> (run(model, h) inside the forward pass, set(model, value)); each is tried inside the forward pass and in loss_fn.
 SETTINGS = {
     "a global number": (lambda m, h: h * NUMBER, lambda m, v: with_number(v)),
@@ -132,6 +137,7 @@ SETTINGS = {
     "a global dict": (lambda m, h: h * DICT["scale"], lambda m, v: DICT.update(scale=v)),
     "a new global dict": (lambda m, h: h * DICT["scale"], lambda m, v: with_new_dict(v)),
     "a global list": (lambda m, h: h * LIST[-1], lambda m, v: LIST.append(v)),
+    "containers deep inside each other": (lambda m, h: h * inmost()["scale"], lambda m, v: inmost().update(scale=v)),
     "a namespace": (lambda m, h: h * NAMESPACE.scale, lambda m, v: setattr(NAMESPACE, "scale", v)),
     "an object": (lambda m, h: h * OBJECT.scale, lambda m, v: setattr(OBJECT, "scale", v)),
     "a list of an object": (lambda m, h: h * OBJECT.names[0], lambda m, v: OBJECT.names.__setitem__(0, v)),
@@ -171,7 +177,7 @@ SETTINGS = {
 def usual():
     yield
     globals().update(NUMBER=1.0, DICT={"scale": 1.0}, TENSOR=torch.ones(4))
-    LIST[:], NAMESPACE.scale, SLOTTED.scale = [1.0], 1.0, 1.0
+    LIST[:], NAMESPACE.scale, SLOTTED.scale, inmost()["scale"] = [1.0], 1.0, 1.0, 1.0
     OBJECT.scale, OBJECT.names[0], MODULE.scale, MODULE.inner["scale"], Net.scale, Net.table["scale"] = (1.0,) * 6
     ARRAY.fill(1.0)
     Holder.scale, FUNCTIONS["act"] = 1.0, torch.tanh

@@ -209,6 +209,70 @@ def test_what_micro_batches_refuse() -> None:
         assert helpers.differing(dict(model.state_dict()), before) == []
 
 
+class Clipping(optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        nn.utils.clip_grad_norm_([p for p in own.all_parameters(self) if p.grad is not None], 0.5)
+        return super().step(closure)
+
+
+class Slow(optim.SGD):
+    """Keeps and clones all parameters, those without gradients, too."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        nn.utils.clip_grad_norm_([p for p in own.all_parameters(self) if p.grad is not None], 0.5)
+        super().step()
+        for p in own.all_parameters(self):
+            slow = self.state[p].setdefault("slow", p.clone())
+            p.copy_(slow.lerp_(p, 0.5))
+
+
+@pytest.mark.parametrize("kind", [Clipping, Slow])
+@pytest.mark.parametrize("frozen", ["first", "later"])
+def test_bytes_of_parameters_without_gradients(kind: Any, frozen: str) -> None:
+    """The optimizer holds states of parameters that the step does not train, and works on them."""
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = kind(model.parameters(), lr=0.05, momentum=0.9)
+    step = neap.torch.compile_step(model, loss_of, optimizer, budget="max")
+    for i in range(4):
+        model.first.requires_grad_(frozen == "later" and i < 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            step(torch.randn(6, 8), torch.randint(4, (6,)))
+        memory = step.memory
+        assert memory.enforced and 0 < memory.measured_peak_bytes <= memory.planned_peak_bytes
+
+
+class Averaging(optim.SGD):
+    """Works on all parameters, those without gradients, too."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        super().step()
+        for p in own.all_parameters(self):
+            slow = self.state[p].setdefault("slow", p.clone().mul_(0.5))
+            p.copy_(slow.lerp_(p, 0.5))
+
+
+@pytest.mark.parametrize("unused", ["frozen", "not in the loss", "none"])
+def test_parameters_without_gradients_that_a_step_changes(unused: str) -> None:
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, others = Net(), [nn.Parameter(torch.randn(3))] if unused == "not in the loss" else []
+        model.first.requires_grad_(unused != "frozen")
+        optimizer = Averaging([*model.parameters(), *others], lr=0.05)
+        step = neap.torch.compile_step(model, loss_of, optimizer, budget="max")
+        losses = []
+        for _ in range(4):
+            x, y = torch.randn(6, 8), torch.randint(4, (6,))
+            losses.append(step(x, y).item() if compiled else eager_step(model, optimizer, x, y, None, False))
+        found.append((losses, helpers.state(model, optimizer) | dict(enumerate(others))))
+    assert found[0][0] == found[1][0] and helpers.differing(found[0][1], found[1][1]) == []
+    assert bool(step.why_whole) == (unused != "none")
+
+
 def test_refused_by_name() -> None:
     model = Net()
     for optimizer, name in (

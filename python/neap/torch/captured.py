@@ -208,7 +208,9 @@ class Steps:
                 "assign=True) gives it new ones)"
             )
         parameters = [owner.parameters[i] for i in self.taken]
-        self.whole = owner.updater.whole_for(parameters)  # the reason; empty if the optimizer is taken parameter by parameter
+        self.whole = owner.updater.whole_for(
+            parameters
+        )  # the reason; empty if the optimizer is taken parameter by parameter
         if self.whole:
             self._check_whole()
             order = {i: n for n, i in enumerate(capture.completed)}  # in which hooks of gradients run

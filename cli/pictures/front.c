@@ -1,4 +1,4 @@
-/* Of the points of several planners those that count. */
+/* Chooses the points of several planners that count. */
 #include <stdlib.h>
 
 #include "pictures/front.h"

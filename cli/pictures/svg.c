@@ -44,7 +44,7 @@ struct plot {
   struct axis x, y;
 };
 
-/* Where a value lies between the ends of its axis. */
+/* Returns the place of a value between the ends of its axis. */
 static double share_of(const struct axis *axis, double value) {
   if (axis->edge > 0) value = fmin(value, axis->edge);
   switch (axis->scale) {

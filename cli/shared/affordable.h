@@ -1,4 +1,4 @@
-/* What more memory would save: a budget at which recomputation costs little. */
+/* Finds a larger budget at which recomputation costs little. */
 #ifndef NEAP_CLI_AFFORDABLE_H
 #define NEAP_CLI_AFFORDABLE_H
 

@@ -1,4 +1,4 @@
-/* What one planner answers for a budget: a plan, or the smallest budget that it meets. */
+/* Asks one planner for a plan or for the smallest budget that it meets. */
 #include <jansson.h>
 #include <stdio.h>
 

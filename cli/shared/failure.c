@@ -1,4 +1,4 @@
-/* What the command says of a failure, and what it exits with. */
+/* Reports failures, and chooses the exit status. */
 #include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>

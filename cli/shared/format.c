@@ -1,4 +1,4 @@
-/* How bytes, times and results are written. */
+/* Writes bytes, times and results. */
 #include <ctype.h>
 #include <jansson.h>
 #include <math.h>

@@ -198,7 +198,7 @@ static bool find_option(const struct verb *verb, const char *argument, size_t le
   return false;
 }
 
-/* What was given of a list before, and one more. */
+/* Returns a list with one more text at its end; NULL: out of memory. */
 static const char *longer_list(const char *list, const char *text) {
   char *longer = NULL;
   return asprintf(&longer, "%s,%s", list, text) < 0 ? NULL : keep_text(longer);

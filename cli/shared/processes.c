@@ -9,7 +9,7 @@
 #include "shared/failure.h"
 #include "shared/processes.h"
 
-/* Where a rank of a launcher runs. */
+/* The machine and the processors of a launcher's rank. */
 struct place {
   char boot[40];                   /* names a start of its machine; "": not known */
   cpu_set_t processors, launchers; /* that it may use; that the process may use which started it */

@@ -1,4 +1,4 @@
-/* Whether other processes use the processors for which a run's threads wait. */
+/* Finds out whether other processes use the processors for which a run's threads wait. */
 #ifndef NEAP_CLI_PROCESSOR_SHARE_H
 #define NEAP_CLI_PROCESSOR_SHARE_H
 

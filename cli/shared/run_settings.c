@@ -74,7 +74,7 @@ static char *kept_source(const char *given) {
   return kept;
 }
 
-/* Whether a text is one of the words that a row has beside a file: "balanced|FILE". */
+/* Returns whether a text is one of the words that a row has beside a file: "balanced|FILE". */
 static bool is_word(const neap_setting *setting, const char *text) {
   const size_t length = strlen(text);
   const char *words = setting->value;
@@ -122,7 +122,7 @@ char *run_command(const struct arguments *a) {
   return text;
 }
 
-/* What is wrong with a command, as a whole; NULL: nothing. */
+/* Returns the fault of a command as a whole; NULL: none. */
 static const char *fault_of(const json_t *command, const json_error_t *error) {
   const char *format = json_string_value(json_object_get(command, "format"));
   const json_t *version = json_object_get(command, "version");
@@ -135,7 +135,7 @@ static const char *fault_of(const json_t *command, const json_error_t *error) {
              : "field 'options': must be an object of strings";
 }
 
-/* Whether a text of an older run means the usual value. */
+/* Returns whether a text of an older run means the usual value. */
 static bool was_usual(const neap_setting *setting, const char *text) {
   char *end;
   return setting->flags & NEAP_SETTING_ZERO && strtod(text, &end) == 0 && *end == '\0';
@@ -296,7 +296,7 @@ int read_run(const struct verb *verb, const char *folder, const struct arguments
 
 /* ---- Fine-tuning ---- */
 
-/* What a fine-tuning has where the user says nothing: a value, and settings that take its place. */
+/* The usual settings of a fine-tuning: a value, and settings that take its place. */
 static const struct {
   const char *setting, *value, *unless[2];
   bool adapters; /* only where there are some */

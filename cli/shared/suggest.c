@@ -1,4 +1,4 @@
-/* What a name that there is not may have been meant for. */
+/* Suggests names for one that does not exist. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +49,7 @@ struct did_you_mean suggestion_text(const struct suggestion *s, const char *befo
 
 /* ---- Models ---- */
 
-/* Whether a name has the form of a pattern, in which each # means a number. */
+/* Returns whether a name has the form of a pattern, in which each # means a number. */
 static bool has_form(const char *name, const char *pattern) {
   for (; *pattern != '\0'; pattern++) {
     if (*pattern != '#') {

@@ -258,7 +258,7 @@ static json_t *names_json(const char *const *names, int32_t count) {
   return list;
 }
 
-/* What is asked for by the JSON of a run, and does not live until its end. */
+/* Keeps what the final JSON needs but the run frees earlier. */
 static void keep_beginning(struct train_report *r, const neap_train_progress *p) {
   const neap_initialisation *i = p->initialisation;
   r->frozen = p->frozen;

@@ -162,7 +162,7 @@ static int64_t tokens_of(const struct ways *w, const neap_step *step, int32_t te
   return 0;
 }
 
-/* What bytes are for where the plan has the most of them. */
+/* Divides the bytes of the plan's peak by kind. */
 static neap_status divide_peak(struct way *way, const neap_plan *plan) {
   int64_t length;
   neap_plan_schedule(plan, &length);

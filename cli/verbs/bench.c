@@ -28,7 +28,7 @@ const neap_setting bench_options[] = {
     {0},
 };
 
-/* What was measured. */
+/* The results of the measurement. */
 struct report {
   const struct settings *settings;
   char processor[128];

@@ -45,7 +45,7 @@ enum { LARGE_STEP = 2000, LARGE_SECONDS = 3 };
 /* When a curve whose number of points was left open has gone on for so long it gets no further ones. */
 static const double patience = 45;
 
-/* What a planner answered for a budget. */
+/* A planner's answer for a budget. */
 struct answer {
   uint64_t budget; /* 0: it was not asked */
   neap_plan *plan; /* NULL: none */

@@ -40,7 +40,7 @@ static bool is_gguf(const char *path) {
   return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
 }
 
-/* What the place that was written to is called in JSON. */
+/* Returns the name in JSON of the place that was written to. */
 static const char *place_key(const struct settings *s) { return is_gguf(s->out) ? "file" : "folder"; }
 
 /* Prints what the file has no place for, and what became of the check, if it was asked for. */

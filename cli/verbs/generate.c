@@ -39,7 +39,7 @@ const neap_setting generate_options[] = {
     {0},
 };
 
-/* Where the text goes: to standard output, behind the prompt and as it comes; with --json into memory. */
+/* The place of the text: standard output, behind the prompt and as it comes; with --json memory. */
 struct output {
   const char *prompt; /* NULL: it is there already, or has no place there */
   FILE *file;

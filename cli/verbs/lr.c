@@ -31,7 +31,7 @@ const neap_setting lr_options[] = {
 
 /* ---- The run ---- */
 
-/* What a test has seen so far. */
+/* The state of a test so far. */
 struct test {
   struct rate_point *points; /* with room for all steps */
   int64_t count;

@@ -317,7 +317,7 @@ static int plan_profile(const struct verb *verb, struct settings *s) {
   return opened == EXIT_DONE ? profile_techniques(verb, &techniques, s->a.json) : opened;
 }
 
-/* Whether the table of ways is asked for: neither another table, nor one plan. */
+/* Returns whether the table of ways is asked for: neither another table, nor one plan. */
 static bool is_about_ways(const struct settings *s) {
   return s->out == NULL && !s->profile && s->processes <= 1 && s->a.operands.count == 0 &&
          strcmp(s->a.options.session.planner, "all") != 0 && asks_for_ways(&s->a);

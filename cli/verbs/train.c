@@ -111,7 +111,7 @@ static int finish(const struct verb *verb, struct train_report *report, neap_sta
   return exit_status;
 }
 
-/* What processes other than the first do. */
+/* Trains as a process that is not the first. */
 static int train_along(const struct arguments *a, const struct launched *launched) {
   neap_train_options options = a->options;
   neap_train_result result;

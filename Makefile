@@ -3,6 +3,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_FLAGS ?=
+COVERED = base step formats picture data onnx train
 
 all: $(BUILD)/CMakeCache.txt ## build the library and the command into build/
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -65,6 +66,12 @@ check-aarch64: ## build the command for 64-bit ARM in build-aarch64 and run a ch
 	@cmake --build build-aarch64 -j $(JOBS) --target neap portable_tests
 	@cd build-aarch64 && NEAP_QUICK=1 ctest -j $(JOBS) -L portable --output-on-failure --no-tests=error
 
+coverage: ## how much of the checker, the readers and the checkpoints the tests in C run, by file, in build-coverage (gcov; JOBS)
+	@cmake -S . -B build-coverage -DCMAKE_BUILD_TYPE=Debug -DNEAP_INSTRUCTION_SETS=native \
+	  -DCMAKE_C_FLAGS="--coverage -O1 -Wno-maybe-uninitialized" $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build-coverage -j $(JOBS) --target $(COVERED:%=%_tests)
+	@scripts/coverage build-coverage $(COVERED)
+
 check-chroots: ## build, test, install and ship from a clean clone in fresh chroots of Debian 12 and 13 (root, debootstrap, git; the network; docs/packages.md)
 	@scripts/check-in-chroot bookworm
 	@scripts/check-in-chroot trixie
@@ -101,9 +108,9 @@ lint: $(BUILD)/CMakeCache.txt ## clang-tidy, and whether clang-format would chan
 	@! command -v ruff >/dev/null || { ruff check python && ruff format --check python; }
 
 clean: ## remove what was built
-	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-static build-aarch64 build-chroots
+	@rm -rf $(BUILD) build-asan build-onednn3 build-packages build-static build-aarch64 build-chroots build-coverage
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-.PHONY: all packages checks demo check check-all check-limited check-python check-torch check-onednn3 check-aarch64 check-chroots bench papers install packages-to-ship static check-static format lint clean help
+.PHONY: all packages checks demo check check-all check-limited check-python check-torch check-onednn3 check-aarch64 coverage check-chroots bench papers install packages-to-ship static check-static format lint clean help

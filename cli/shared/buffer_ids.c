@@ -1,4 +1,5 @@
 /* The ids in a file of buffers: each names one. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,13 +102,14 @@ static int find_twice(const char *path, struct ids *ids) {
 int check_buffer_ids(const char *path) {
   struct ids ids = {0};
   FILE *file = fopen(path, "re");
-  const bool read = file != NULL && read_ids(file, &ids);
+  const bool read = file != NULL && read_ids(file, &ids) && !ferror(file);
+  const int why = errno;
   if (file != NULL) fclose(file);
   int result = EXIT_FAILED;
   if (read)
     result = find_twice(path, &ids);
   else
-    fprintf(stderr, "neap: %s: the file cannot be read a second time to check its ids\n", path);
+    fprintf(stderr, "neap: %s: cannot be read a second time to check its ids: %s\n", path, strerror(why));
   for (int64_t i = 0; i < ids.count; i++) free(ids.list[i].text);
   free(ids.list);
   return result;

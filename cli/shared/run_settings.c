@@ -1,4 +1,5 @@
 #include <dirent.h>
+#include <errno.h>
 #include <jansson.h>
 #include <omp.h>
 #include <stdio.h>
@@ -26,18 +27,23 @@ static char *from_anywhere(const char *before, size_t length, const char *path) 
   return text;
 }
 
-static bool is_there(const char *path, size_t length) {
+/* Says so, and sets `*told` to false, where the system does not tell. */
+static bool is_there(const char *path, size_t length, bool *told) {
   char *text = strndup(path, length);
   const bool there = text != NULL && length > 0 && access(text, F_OK) == 0;
+  if (text != NULL && length > 0 && !there && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
+    fprintf(stderr, "neap: %s: cannot be read: %s\n", text, strerror(errno));
+    *told = false;
+  }
   free(text);
   return there;
 }
 
 /* How long the path is with which `text` begins: to its end, a comma or a colon; 0: nothing is there. */
-static size_t path_length(const char *text) {
+static size_t path_length(const char *text, bool *told) {
   for (size_t length = strlen(text); length > 0; length--) {
     const char after = text[length];
-    if ((after == '\0' || after == ',' || after == ':') && is_there(text, length)) return length;
+    if ((after == '\0' || after == ',' || after == ':') && is_there(text, length, told)) return length;
   }
   return 0;
 }
@@ -51,14 +57,14 @@ static size_t path_key(const char *text) {
 }
 
 /* "csv:FILE,test=FILE", "npy:FILE,FILE" or "FILE.jsonl,test=FILE", with each path that is there as one that
- * leads there from anywhere. NULL: out of memory. */
-static char *kept_source(const char *given) {
+ * leads there from anywhere. NULL: out of memory. `told`: as is_there. */
+static char *kept_source(const char *given, bool *told) {
   const size_t source = strcspn(given, ":");
   const char *from = given, *to = given[source] == ':' ? given + source + 1 : given;
   char *kept = NULL;
   for (bool first = true; *from != '\0'; first = false) {
     const size_t key = path_key(to), word = strspn(to, "abcdefghijklmnopqrstuvwxyz"),
-                 length = first || key > 0 || to[word] != '=' ? path_length(to + key) : 0;
+                 length = first || key > 0 || to[word] != '=' ? path_length(to + key, told) : 0;
     char *path = length > 0 ? strndup(to + key, length) : NULL, *far = NULL, *longer = NULL;
     if (path != NULL) far = from_anywhere("", 0, path);
     const char *rest = to + key + length, *next = rest + strcspn(rest, ",") + (strchr(rest, ',') != NULL);
@@ -82,15 +88,15 @@ static bool is_word(const neap_setting *setting, const char *text) {
          words[length] == '|';
 }
 
-/* A setting's text as it is kept: a run may be gone on with from another folder. */
-static json_t *kept_value(const neap_setting *setting, const char *given) {
+/* A setting's text as it is kept: a run may be gone on with from another folder. `told`: as is_there. */
+static json_t *kept_value(const neap_setting *setting, const char *given, bool *told) {
   const size_t source = strcspn(given, ":");
   char *text = NULL;
   if (setting->flags & NEAP_SETTING_PATH && !is_word(setting, given))
     text = from_anywhere("", 0, given);
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH &&
            (given[source] == ':' || strstr(given, ".jsonl") != NULL))
-    text = kept_source(given);
+    text = kept_source(given, told);
   else if (setting->flags & NEAP_SETTING_SOURCE_PATH && given[source] != ':' && neap_model_names_file(given))
     text = from_anywhere("", 0, given);
   json_t *value = json_string(text != NULL ? text : given);
@@ -106,18 +112,20 @@ char *run_command(const struct arguments *a) {
   snprintf(threads, sizeof threads, "%d", runs_on > 0 ? runs_on : omp_get_num_procs());
   json_t *options = json_object();
   bool whole = json_object_set_new(options, "--threads", json_string(threads)) == 0;
+  bool told = true;
   neap_setting setting;
   for (int32_t i = 0; neap_setting_at(i, &setting); i++) {
     const bool off = setting.kind == NEAP_SETTING_SWITCH && a->given[i] != NULL && a->given[i][0] == 'f';
     if (a->given[i] != NULL && !off && !(setting.flags & NEAP_SETTING_ONE_RUN))
-      whole =
-          json_object_set_new(options, option_name(&setting).text, kept_value(&setting, a->given[i])) == 0 &&
-          whole;
+      whole = json_object_set_new(options, option_name(&setting).text,
+                                  kept_value(&setting, a->given[i], &told)) == 0 &&
+              whole;
   }
   json_t *command = json_pack("{s:s, s:i, s:b, s:o}", "format", command_format, "version", COMMAND_VERSION,
                               "zeros", 1, "options", options);
-  char *text = whole && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
-  if (text == NULL) fputs("neap: cannot save the options: not valid UTF-8, or out of memory\n", stderr);
+  char *text = whole && told && command != NULL ? json_dumps(command, JSON_INDENT(2)) : NULL;
+  if (text == NULL && told)
+    fputs("neap: cannot save the options: not valid UTF-8, or out of memory\n", stderr);
   json_decref(command);
   return text;
 }

@@ -1,4 +1,5 @@
 /* neap predict */
+#include <errno.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -66,12 +67,14 @@ static void print_result(const struct settings *s, const neap_predict_result *r)
          bytes_text(r->memory.resident).text);
 }
 
-/* A language model of a file, and no run: its own weights are taken. */
+/* A language model of a file, and no run: its own weights are taken. Where the system does not tell, reading
+ * the run says why. */
 static bool is_model(const char *operand) {
   char state[4096];
   struct stat status;
   const int length = snprintf(state, sizeof state, "%s/state.json", operand);
-  return neap_model_names_file(operand) && (size_t)length < sizeof state && stat(state, &status) != 0;
+  return neap_model_names_file(operand) && (size_t)length < sizeof state && stat(state, &status) != 0 &&
+         errno == ENOENT;
 }
 
 /* A run has a model, weights and data, a model its weights. */

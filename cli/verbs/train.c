@@ -38,7 +38,7 @@ static void remember_signal(int number) {
 /* Catches signals from before the first step on, because until then there is nothing to save. The first ends
  * the run with a checkpoint of the last complete step; the second ends the program. */
 static void catch_signals(void) {
-  struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)SA_RESETHAND};
+  struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);

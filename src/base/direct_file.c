@@ -29,10 +29,10 @@ void direct_buffer_free(struct direct_buffer *buffer) {
 neap_status direct_file_open(const char *path, int descriptor, struct direct_buffer *buffer,
                              struct direct_file *file) {
   char same[64];
-  struct stat status;
   *file = (struct direct_file){.path = path, .plain = descriptor, .direct = -1, .buffer = buffer};
-  RETURN_IF(fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode), NEAP_IO_FAILED,
-            "%s: is not a regular file", path);
+  struct stat status;
+  RETURN_IF(fstat(descriptor, &status) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  RETURN_IF(!S_ISREG(status.st_mode), NEAP_IO_FAILED, "%s: is not a regular file", path);
   TRY(file_stamp_take(path, descriptor, &file->stamp));
   snprintf(same, sizeof same, "/proc/self/fd/%d", descriptor);
   file->direct = open(same, O_RDONLY | O_CLOEXEC | O_DIRECT);

@@ -8,19 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void sync_folder(const char *path) {
-  char folder[PATH_MAX];
-  snprintf(folder, sizeof folder, "%s", path);
-  char *slash = strrchr(folder, '/');
-  if (slash == NULL)
-    snprintf(folder, sizeof folder, ".");
-  else
-    slash[slash == folder] = '\0';
-  FILE *file =
-      fopen(folder, "r"); /* a rename is safe on disk only when its folder is; some systems cannot sync one */
-  if (file == NULL) return;
-  fsync(fileno(file));
-  fclose(file);
+/* Returns true for a file that cannot be synced, and need not be. */
+static bool has_no_sync(int why) { return why == EINVAL || why == ENOTSUP || why == EROFS; }
+
+/* Syncs; a signal does not end it. */
+static bool sync_file(int descriptor) {
+  int result;
+  do result = fsync(descriptor);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 static neap_status say_why(const char *path, int why) {
@@ -28,11 +24,30 @@ static neap_status say_why(const char *path, int why) {
                    why != 0 ? strerror(why) : "unknown error");
 }
 
-/* Ends the writing of `file`. Reports the first failure. */
+/* A rename is safe on disk only when its folder is; some systems cannot sync one, and one that may not be
+ * read cannot be opened. */
+static neap_status sync_folder(const char *path) {
+  char folder[PATH_MAX];
+  snprintf(folder, sizeof folder, "%s", path);
+  char *slash = strrchr(folder, '/');
+  if (slash == NULL)
+    snprintf(folder, sizeof folder, ".");
+  else
+    slash[slash == folder] = '\0';
+  const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return errno == EACCES ? NEAP_OK : say_why(path, errno);
+  const int why = sync_file(descriptor) ? 0 : errno;
+  close(descriptor);
+  return why == 0 || has_no_sync(why) ? NEAP_OK : say_why(path, why);
+}
+
+/* Ends the writing of `file`. Reports the first failure: the stream remembers one that `write` was not told
+ * of, as its last bytes fitted the buffer. */
 static neap_status finish(FILE *file, const char *path, file_writer *write, const void *context,
                           bool lasting) {
   errno = 0;
-  bool good = write(file, context) && fflush(file) == 0 && (!lasting || fsync(fileno(file)) == 0);
+  bool good =
+      write(file, context) && fflush(file) == 0 && !ferror(file) && (!lasting || sync_file(fileno(file)));
   int why = errno;
   if (fclose(file) != 0 && good) good = false, why = errno;
   return good ? NEAP_OK : say_why(path, why);
@@ -62,10 +77,8 @@ static neap_status replace(const char *path, const struct stat *old, file_writer
   if (old != NULL) fchmod(fileno(file), old->st_mode & 07777); /* where it fails the usual mode will do */
   neap_status status = finish(file, path, write, context, true);
   if (status == NEAP_OK && rename(temporary, path) != 0) status = say_why(path, errno);
-  if (status == NEAP_OK)
-    sync_folder(path);
-  else
-    remove(temporary);
+  if (status == NEAP_OK) return sync_folder(path);
+  unlink(temporary);
   return status;
 }
 
@@ -76,7 +89,10 @@ static bool same_file(const struct stat *a, const struct stat *b) {
 neap_status file_write(const char *path, file_writer *write, const void *context) {
   struct stat old, output;
   char target[PATH_MAX]; /* of a link, which stays one */
-  const bool exists = stat(path, &old) == 0, link = lstat(path, &output) == 0 && S_ISLNK(output.st_mode);
+  const bool exists = stat(path, &old) == 0;
+  if (!exists && errno != ENOENT) return say_why(path, errno);
+  const bool there = lstat(path, &output) == 0, link = there && S_ISLNK(output.st_mode);
+  if (!there && errno != ENOENT) return say_why(path, errno);
   const bool is_output = exists && fstat(STDOUT_FILENO, &output) == 0 && same_file(&old, &output);
   if (is_output || (exists ? !S_ISREG(old.st_mode) : link))
     return write_through(path, is_output, write, context);
@@ -143,18 +159,65 @@ bool file_is_folder(const char *path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool file_exists(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG);
+}
+
+neap_status file_is_same(const char *one, const char *other, bool *same) {
+  const char *const paths[2] = {one, other};
+  struct stat of[2];
+  *same = false;
+  for (int i = 0; i < 2; i++)
+    if (stat(paths[i], &of[i]) != 0)
+      return errno == ENOENT || errno == ENOTDIR
+                 ? NEAP_OK
+                 : neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", paths[i], strerror(errno));
+  *same = of[0].st_dev == of[1].st_dev && of[0].st_ino == of[1].st_ino;
+  return NEAP_OK;
+}
+
+const struct dirent *folder_next(DIR *entries) {
+  errno = 0;
+  return readdir(entries);
+}
+
+neap_status folder_close(DIR *entries, const char *folder, neap_status status) {
+  const int why = status == NEAP_OK ? errno : 0;
+  closedir(entries);
+  RETURN_IF(why != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(why));
+  return status;
+}
+
 neap_status file_open(const char *path, int *descriptor, uint64_t *bytes) {
   struct stat status;
   const int opened =
       open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is not waited for */
   RETURN_IF(opened < 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
-  if (fstat(opened, &status) != 0 || !S_ISREG(status.st_mode)) {
+  const int why = fstat(opened, &status) == 0 ? 0 : errno;
+  if (why != 0 || !S_ISREG(status.st_mode)) {
     close(opened);
-    return neap_fail(NEAP_IO_FAILED, "%s: is not a regular file", path);
+    return why != 0 ? neap_fail(NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(why))
+                    : neap_fail(NEAP_IO_FAILED, "%s: is not a regular file", path);
   }
   *descriptor = opened;
   *bytes = (uint64_t)status.st_size;
   return NEAP_OK;
+}
+
+int file_open_nameless(const char *folder, const char *name) {
+  char path[PATH_MAX];
+  int descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL))
+    return descriptor;
+  const int length = snprintf(path, sizeof path, "%s/%s-XXXXXX", folder, name);
+  errno = ENAMETOOLONG;
+  if (length < 0 || (size_t)length >= sizeof path || (descriptor = mkostemp(path, O_CLOEXEC)) < 0) return -1;
+  if (unlink(path) == 0) return descriptor;
+  const int why = errno;
+  close(descriptor);
+  errno = why;
+  return -1;
 }
 
 FILE *file_open_stream(const char *path) {

@@ -401,7 +401,7 @@ static neap_status write_tokens(struct work *w, enum split split) {
 
 static const char *in_folder(struct source *source, const char *folder, const char *name) {
   const char *path = region_format(&source->region, "%s/%s", folder, name);
-  return path != NULL && source_file_exists(path) ? path : NULL;
+  return path != NULL && file_exists(path) ? path : NULL;
 }
 
 static neap_status find_files(struct work *w, const struct words *words) {

@@ -2,6 +2,7 @@
  * data_batch_5.bin and test_batch.bin. */
 #include <stdio.h>
 
+#include "base/file.h"
 #include "data/byte_images.h"
 #include "data/readers.h"
 
@@ -36,7 +37,7 @@ neap_status cifar10_open(const char *argument, struct source *source) {
   for (int k = 1; k <= TRAINING_FILES; k++) {
     const char *path = region_format(&source->region, "%s/data_batch_%d.bin", argument, k);
     RETURN_IF_NULL(path);
-    if (!source_file_exists(path)) {
+    if (!file_exists(path)) {
       if (absent == NULL) absent = path;
       continue;
     }

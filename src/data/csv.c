@@ -8,6 +8,11 @@
 
 enum { RECORD_BYTES = 64 << 20 };
 
+static neap_status check_read(const struct csv *csv) {
+  RETURN_IF(ferror(csv->file), NEAP_IO_FAILED, "%s: cannot be read: %s", csv->path, strerror(errno));
+  return NEAP_OK;
+}
+
 neap_status csv_rewind(struct csv *csv) {
   RETURN_IF(fseeko(csv->file, 0, SEEK_SET) != 0, NEAP_IO_FAILED, "%s: cannot be read a second time: %s",
             csv->path, strerror(errno));
@@ -16,6 +21,7 @@ neap_status csv_rewind(struct csv *csv) {
   unsigned char bytes[sizeof mark];
   const bool marked =
       fread(bytes, 1, sizeof bytes, csv->file) == sizeof bytes && memcmp(bytes, mark, sizeof mark) == 0;
+  TRY(check_read(csv)); /* rewind would forget it */
   if (!marked) rewind(csv->file);
   return NEAP_OK;
 }
@@ -40,6 +46,7 @@ static neap_status find_separator(struct csv *csv) {
   TRY(csv_rewind(csv));
   count_choices(csv, first);
   count_choices(csv, second);
+  TRY(check_read(csv));
   for (size_t i = 1; i < sizeof choices; i++)
     if (first[i] > first[best] ||
         (first[i] == first[best] && second[i] == first[i] && second[best] != first[best]))
@@ -131,6 +138,7 @@ static neap_status put(struct csv *csv, char c) {
 static neap_status read_quoted(struct csv *csv) {
   for (;;) {
     const int c = getc(csv->file);
+    TRY(check_read(csv));
     RETURN_IF(c == EOF, NEAP_BAD_FORMAT, "%s: line %lld: a closing quote is missing", csv->path,
               (long long)csv->line);
     if (c == '\n') csv->next_line++;
@@ -196,7 +204,7 @@ neap_status csv_next(struct csv *csv, bool *any) {
     csv->text.count = csv->fields.count = 0;
     do TRY(read_field(csv, &end));
     while (end == csv->separator);
-    RETURN_IF(ferror(csv->file), NEAP_IO_FAILED, "%s: cannot be read: %s", csv->path, strerror(errno));
+    TRY(check_read(csv));
     const bool blank = csv->fields.count == 1 && csv->text.count == 1;
     *any = !blank;
     if (blank && end == EOF) return NEAP_OK;

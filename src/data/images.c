@@ -151,10 +151,14 @@ static neap_status look_at_all(struct source *source, struct sizes *sizes) {
 /* Reads the headers of all pictures. If one is damaged, decodes all of them, so that each damaged one is
  * named. */
 static neap_status measure_all(struct source *source, struct sizes *sizes) {
+  const struct sizes none = *sizes;
   TRY(look_at_all(source, sizes));
   if (source->problems.list.count == 0) return NEAP_OK;
   source->problems.list.count = 0;
-  return look_at_all(source, NULL);
+  TRY(look_at_all(source, NULL));
+  if (source->problems.list.count > 0) return NEAP_OK;
+  *sizes = none; /* the disk failed for a moment */
+  return look_at_all(source, sizes);
 }
 
 /* Reads "64" or "48x64", height by width. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/file.h"
 #include "data/byte_images.h"
 #include "data/readers.h"
 
@@ -118,11 +119,11 @@ static neap_status open_idx(struct source *source, const char *folder, const cha
                             struct idx *idx) {
   idx->path = region_format(&source->region, "%s/%s", folder, name);
   RETURN_IF_NULL(idx->path);
-  if (source_file_exists(idx->path)) return open_plain(source, magic, idx);
+  if (file_exists(idx->path)) return open_plain(source, magic, idx);
   const char *plain = idx->path;
   idx->path = region_format(&source->region, "%s.gz", plain);
   RETURN_IF_NULL(idx->path);
-  RETURN_IF(!source_file_exists(idx->path), NEAP_IO_FAILED, "%s: is missing, and so is %s.gz", plain, name);
+  RETURN_IF(!file_exists(idx->path), NEAP_IO_FAILED, "%s: is missing, and so is %s.gz", plain, name);
   return open_gzip(source, magic, idx);
 }
 

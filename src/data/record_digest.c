@@ -63,36 +63,39 @@ static neap_status digest_record(const struct source *source, enum split split, 
   return NEAP_OK;
 }
 
-/* Adds up the records of a part. `*all` is false if one of them cannot be read. */
-static neap_status digest_part(const struct source *source, enum split split, uint64_t *digest, bool *all) {
+/* Adds up the records of a part; 0: one of them is damaged. */
+static neap_status digest_part(const struct source *source, enum split split, uint64_t *digest) {
   uint64_t sum = 0;
-  bool failed = false, no_memory = false;
-#pragma omp parallel num_threads(source_threads(source)) reduction(+ : sum) reduction(|| : failed, no_memory)
+  bool no_memory = false;
+  struct ending first = {0};
+#pragma omp parallel num_threads(source_threads(source)) reduction(+ : sum) reduction(|| : no_memory)
   {
     struct record r = {0};
-    if (record_create(source, &r) != NEAP_OK) no_memory = true;
+    neap_status status = record_create(source, &r);
+    if (status != NEAP_OK) no_memory = true;
 #pragma omp for
     for (int64_t i = 0; i < source->records[split]; i++) {
       uint64_t own = 0;
-      if (r.memory == NULL || failed) continue;
-      if (digest_record(source, split, i, &r, &own) != NEAP_OK) failed = true;
+      if (status != NEAP_OK) continue;
+      status = digest_record(source, split, i, &r, &own);
       sum += digest_share(own, i);
+#pragma omp critical
+      if (status != NEAP_OK && (first.status == NEAP_OK || status == NEAP_IO_FAILED))
+        ending_keep(&first, status);
     }
     free(r.memory);
   }
   RETURN_IF(no_memory, NEAP_OUT_OF_MEMORY, "out of memory for one record per thread");
-  *digest = sum;
-  *all = !failed;
+  if (first.status == NEAP_IO_FAILED) return ending_tell(&first);
+  *digest = first.status == NEAP_OK ? sum : 0;
   return NEAP_OK;
 }
 
 neap_status record_digests_take(struct source *source) {
   if (source->slow || source->drawn) return NEAP_OK;
   for (enum split split = SPLIT_TRAIN; split < SPLITS; split++) {
-    bool all;
     if (source->digests[split] != 0 || source->records[split] == 0) continue;
-    TRY(digest_part(source, split, &source->digests[split], &all));
-    if (!all) source->digests[split] = 0;
+    TRY(digest_part(source, split, &source->digests[split]));
   }
   return NEAP_OK;
 }

@@ -51,11 +51,6 @@ const struct field *source_image(const struct source *source) {
 
 /* ---- Files ---- */
 
-bool source_file_exists(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0;
-}
-
 neap_status source_keep_file(struct source *source, const char *path, int descriptor) {
   if (vector_push(&source->files, descriptor) == NEAP_OK) return NEAP_OK;
   close(descriptor);
@@ -79,14 +74,11 @@ neap_status source_read_file(const char *path, int descriptor, size_t offset, in
 }
 
 neap_status source_temporary_file(struct source *source, const char *path, int *descriptor) {
-  const char *folder = getenv("TMPDIR");
-  char *name = region_format(&source->region, "%s/neap-data-XXXXXX", folder != NULL ? folder : "/tmp");
-  RETURN_IF_NULL(name);
-  *descriptor = mkostemp(name, O_CLOEXEC);
+  const char *wish = getenv("TMPDIR"), *folder = wish != NULL ? wish : "/tmp";
+  *descriptor = file_open_nameless(folder, "neap-data");
   RETURN_IF(*descriptor < 0, NEAP_IO_FAILED,
-            "%s: cannot create a temporary file for its content: %s: %s (TMPDIR?)", path, name,
+            "%s: cannot create a temporary file for its content in %s: %s (TMPDIR?)", path, folder,
             strerror(errno));
-  unlink(name); /* it lives as long as it is open */
   return source_keep_file(source, path, *descriptor);
 }
 
@@ -109,7 +101,7 @@ static neap_status check_words_known(const struct source *source, const char *pl
                                      const char *const *keys) {
   const char *comma = strrchr(place, ','), *sign = comma != NULL ? strchr(comma, '=') : NULL;
   if (sign == NULL || strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz_-") != (size_t)(sign - comma - 1) ||
-      access(place, F_OK) == 0)
+      file_exists(place))
     return NEAP_OK;
   char known[256] = "";
   size_t at = 0;

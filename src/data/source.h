@@ -145,6 +145,4 @@ neap_status source_parse(struct source *source, const char *argument, const char
 /* Returns true if the name of a tokenizer is that of a file. */
 bool source_is_tokenizer(const char *name);
 
-bool source_file_exists(const char *path);
-
 #endif

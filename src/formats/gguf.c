@@ -355,8 +355,9 @@ neap_status gguf_open(const char *path, struct gguf *gguf) {
   gguf->file = fopen(path, "rbe");
   RETURN_IF(gguf->file == NULL, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
   struct stat file;
-  RETURN_IF(fstat(fileno(gguf->file), &file) != 0 || !S_ISREG(file.st_mode), NEAP_IO_FAILED,
-            "%s: is not a regular file", path);
+  RETURN_IF(fstat(fileno(gguf->file), &file) != 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path,
+            strerror(errno));
+  RETURN_IF(!S_ISREG(file.st_mode), NEAP_IO_FAILED, "%s: is not a regular file", path);
   struct cursor c = {.path = gguf->path,
                      .descriptor = fileno(gguf->file),
                      .size = (uint64_t)file.st_size,

@@ -88,14 +88,11 @@ static neap_status check_header(const json_t *root, const char *format, int newe
   return NEAP_OK;
 }
 
-static neap_status load(const char *path, size_t flags, json_t **out) {
+static neap_status load_stream(const char *path, FILE *file, size_t flags, json_t **out) {
   json_error_t error;
-  FILE *file = file_open_stream(path);
-  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
   errno = 0;
   json_t *root = json_loadf(file, flags, &error);
   const int failure = ferror(file) ? errno : 0;
-  fclose(file);
   if (failure != 0) {
     json_decref(root);
     return neap_fail(NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(failure));
@@ -108,7 +105,23 @@ static neap_status load(const char *path, size_t flags, json_t **out) {
   return NEAP_OK;
 }
 
+static neap_status load(const char *path, size_t flags, json_t **out) {
+  FILE *file = file_open_stream(path);
+  RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  const neap_status status = load_stream(path, file, flags, out);
+  fclose(file);
+  return status;
+}
+
 neap_status json_read_any(const char *path, json_t **out) { return load(path, 0, out); }
+
+neap_status json_read_strict(const char *path, json_t **out) {
+  return load(path, JSON_REJECT_DUPLICATES, out);
+}
+
+neap_status json_read_stream(const char *path, FILE *file, json_t **out) {
+  return load_stream(path, file, JSON_REJECT_DUPLICATES, out);
+}
 
 neap_status json_read_as_reals(const char *path, json_t **out) {
   return load(path, JSON_DECODE_INT_AS_REAL, out);

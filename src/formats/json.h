@@ -24,8 +24,14 @@ neap_status json_read_version(const char *path, const char *format, int newest, 
  */
 neap_status json_read_any(const char *path, json_t **out);
 
-/* The same, but all numbers are reals: whole ones that 64 bits do not hold are read, too. Settings of a
- * tokenizer have such a one, 10^30 for "no limit". */
+/* The same, of which an object has no name twice. */
+neap_status json_read_strict(const char *path, json_t **out);
+
+/* The same from an open file of this path. */
+neap_status json_read_stream(const char *path, FILE *file, json_t **out);
+
+/* As json_read_any, but all numbers are reals: whole ones that 64 bits do not hold are read, too. Settings of
+ * a tokenizer have such a one, 10^30 for "no limit". */
 neap_status json_read_as_reals(const char *path, json_t **out);
 
 /* Fails with "FILE: field 'PATH': " and the message. */

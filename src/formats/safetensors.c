@@ -517,8 +517,9 @@ neap_status safetensors_open(const char *path, struct safetensors *tensors) {
   tensors->file = fopen(path, "rbe");
   RETURN_IF(tensors->file == NULL, NEAP_IO_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
   struct stat file;
-  RETURN_IF(fstat(fileno(tensors->file), &file) != 0 || !S_ISREG(file.st_mode), NEAP_IO_FAILED,
-            "%s: is not a regular file", path);
+  RETURN_IF(fstat(fileno(tensors->file), &file) != 0, NEAP_IO_FAILED, "%s: cannot be opened: %s", path,
+            strerror(errno));
+  RETURN_IF(!S_ISREG(file.st_mode), NEAP_IO_FAILED, "%s: is not a regular file", path);
   const uint64_t size = (uint64_t)file.st_size;
   uint64_t length;
   RETURN_IF(size < PREFIX_BYTES, NEAP_BAD_FORMAT, "%s: has %llu bytes; a safetensors file has at least %d",

@@ -206,22 +206,21 @@ static neap_status check_empty(const char *folder) {
   DIR *open = opendir(folder);
   int files = 0;
   RETURN_IF(open == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
-  for (const struct dirent *entry = readdir(open); entry != NULL; entry = readdir(open))
+  for (const struct dirent *entry; (entry = folder_next(open)) != NULL;)
     files += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-  closedir(open);
+  TRY(folder_close(open, folder, NEAP_OK));
   RETURN_IF(files > 0, NEAP_INVALID_ARGUMENT,
             "%s: is a folder with files in it; name another one, or give `force`", folder);
   return NEAP_OK;
 }
 
 static neap_status make_folder(const struct language_export *from, const char *folder, bool *made) {
-  struct stat base, there;
+  bool same;
   *made = mkdir(folder, 0777) == 0;
   if (*made) return NEAP_OK;
   RETURN_IF(errno != EEXIST, NEAP_IO_FAILED, "%s: cannot be created: %s", folder, strerror(errno));
-  RETURN_IF(stat(from->base->path, &base) == 0 && stat(folder, &there) == 0 && base.st_dev == there.st_dev &&
-                base.st_ino == there.st_ino,
-            NEAP_INVALID_ARGUMENT, "%s: is the folder of the model itself; name another one", folder);
+  TRY(file_is_same(from->base->path, folder, &same));
+  RETURN_IF(same, NEAP_INVALID_ARGUMENT, "%s: is the folder of the model itself; name another one", folder);
   return from->replace ? NEAP_OK : check_empty(folder);
 }
 

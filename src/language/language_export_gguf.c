@@ -1,4 +1,5 @@
 #include "language/language_export_gguf.h"
+#include "base/file.h"
 #include "language/family_writing.h"
 
 #include <string.h>
@@ -199,7 +200,7 @@ static neap_status read_tensor(void *context, int32_t index, float *data) {
 
 static neap_status check(const struct gguf_export *x, const char *path) {
   const struct language_model *m = &x->base.model;
-  struct stat base, there;
+  bool same;
   const int64_t still = m->family->layers.still_every;
   RETURN_IF(
       m->transformer.still_every != (still <= m->transformer.layers ? still : 0), NEAP_UNSUPPORTED,
@@ -214,9 +215,8 @@ static neap_status check(const struct gguf_export *x, const char *path) {
             "%s: has another activation than the family '%s', and a GGUF file cannot store it; write the "
             "model as a folder",
             m->path, m->family->model_type);
-  RETURN_IF(stat(m->path, &base) == 0 && stat(path, &there) == 0 && base.st_dev == there.st_dev &&
-                base.st_ino == there.st_ino,
-            NEAP_INVALID_ARGUMENT, "%s: is the file of the model itself; name another one", path);
+  TRY(file_is_same(m->path, path, &same));
+  RETURN_IF(same, NEAP_INVALID_ARGUMENT, "%s: is the file of the model itself; name another one", path);
   return NEAP_OK;
 }
 

@@ -312,11 +312,8 @@ static neap_status digest_of(const char *path, int descriptor, uint64_t end, cha
 
 /* Reads config.json from its open file. */
 static neap_status read_config(struct language_model *m, const char *path, FILE *file) {
-  json_error_t error;
   struct file_stamp stamp;
-  m->config = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
-  RETURN_IF(m->config == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
-            "%s: line %d: is not valid JSON: %s", path, error.line, error.text);
+  TRY(json_read_stream(path, file, &m->config));
   RETURN_IF(!json_is_object(m->config), NEAP_BAD_FORMAT, "%s: must be a JSON object", path);
   TRY(file_stamp_take(path, fileno(file), &stamp));
   return digest_of(path, fileno(file), stamp.bytes, m->digest);
@@ -328,8 +325,7 @@ static neap_status open_weights(struct language_model *m) {
              *whole = region_format(&m->region, "%s/model.safetensors", m->path);
   RETURN_IF(pickled == NULL || index == NULL || whole == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory",
             m->path);
-  RETURN_IF(access(pickled, F_OK) == 0 && access(index, F_OK) != 0 && access(whole, F_OK) != 0,
-            NEAP_UNSUPPORTED,
+  RETURN_IF(file_exists(pickled) && !file_exists(index) && !file_exists(whole), NEAP_UNSUPPORTED,
             "%s: is a pickle file of Python, which is not supported; convert it: python3 -c \"from "
             "transformers import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
             pickled, m->path, m->path);

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "formats/json.h"
+
 enum { LABELS_MOST = 1 << 20 };
 
 bool family_is_encoder(const struct family *family) { return family->classifier_class != NULL; }
@@ -62,15 +65,10 @@ static neap_status read_labels(const struct model_keys *keys, struct region *reg
 /* Reads the JSON of a file in the folder, for the caller to free; NULL: no such file. */
 static neap_status read_file(const struct model_keys *keys, const char *name, struct region *region,
                              json_t **value) {
-  json_error_t error;
   const char *path = region_format(region, "%s/%s", keys->path, name);
   *value = NULL;
   RETURN_IF(path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", keys->path);
-  if (access(path, F_OK) != 0) return NEAP_OK;
-  *value = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-  RETURN_IF(*value == NULL, error.line < 0 ? NEAP_IO_FAILED : NEAP_BAD_FORMAT,
-            "%s: line %d: is not valid JSON: %s", path, error.line, error.text);
-  return NEAP_OK;
+  return file_exists(path) ? json_read_strict(path, value) : NEAP_OK;
 }
 
 static neap_status take_pooling(const char *path, const json_t *pooling, struct language_head *head) {

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "formats/json.h"
@@ -12,9 +11,8 @@
 
 bool language_model_is_folder(const char *path) {
   char config[4096];
-  struct stat status;
   const int length = snprintf(config, sizeof config, "%s/config.json", path);
-  return length > 0 && (size_t)length < sizeof config && file_is_folder(path) && stat(config, &status) == 0;
+  return length > 0 && (size_t)length < sizeof config && file_is_folder(path) && file_exists(config);
 }
 
 /* ---- The graph ---- */

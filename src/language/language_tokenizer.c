@@ -126,7 +126,7 @@ neap_status language_folder_template(const char *folder, struct region *region, 
   *jinja = NULL;
   *file = region_format(region, "%s/chat_template.jinja", folder);
   RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-  if (access(*file, F_OK) == 0) {
+  if (file_exists(*file)) {
     TRY(text_read(*file, true, region, &text));
     *jinja = region_format(region, "%.*s", (int)text.length, text.bytes);
     RETURN_IF(*jinja == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", *file);
@@ -134,7 +134,7 @@ neap_status language_folder_template(const char *folder, struct region *region, 
   }
   *file = region_format(region, "%s/tokenizer_config.json", folder);
   RETURN_IF(*file == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-  if (access(*file, F_OK) != 0) return NEAP_OK;
+  if (!file_exists(*file)) return NEAP_OK;
   TRY(json_read_as_reals(*file, &config));
   const char *found = find_template(config);
   *jinja = found != NULL ? region_string(region, found) : NULL;

@@ -268,15 +268,12 @@ neap_status spill_file_check_folder(const char *folder) {
 
 /* Opens a file without a name. */
 static neap_status open_file(struct spill_file *f) {
-  char name[4096];
-  const int length = snprintf(name, sizeof name, "%s/neap-variables-XXXXXX", f->folder);
-  RETURN_IF(length < 0 || (size_t)length >= sizeof name, NEAP_INVALID_ARGUMENT,
-            "disk: the folder's name is too long (%d bytes); give a shorter one", length);
-  f->descriptor = mkostemp(name, O_CLOEXEC);
+  f->descriptor = file_open_nameless(f->folder, "neap-variables");
   RETURN_IF(f->descriptor < 0, NEAP_IO_FAILED, "disk %s: no file can be made there: %s; give another folder",
             f->folder, strerror(errno));
-  unlink(name);
-  const int why = f->bytes > 0 ? posix_fallocate(f->descriptor, 0, (off_t)f->bytes) : 0;
+  int why = 0;
+  do why = f->bytes > 0 ? posix_fallocate(f->descriptor, 0, (off_t)f->bytes) : 0;
+  while (why == EINTR);
   RETURN_IF(
       why != 0, NEAP_IO_FAILED,
       "disk %s: no room for %llu bytes: %s; free some, give another folder (`disk`), or a larger budget",

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/direct_file.h"
+#include "base/file.h"
 
 /* Reads as a session reads weights, through a buffer of 2 MiB. The best of a few passes counts. */
 enum { BUFFER = 2 << 20, BYTES = 64 << 20, PASSES = 3, PAGE = 4096 };
@@ -68,19 +69,19 @@ static void measure_in_turn(int descriptor, unsigned char *block, struct disk_sp
 }
 
 struct disk_speed disk_speed(const char *path) {
-  char name[4096];
-  const int length = snprintf(name, sizeof name, "%s.speed-XXXXXX", path);
-  const int descriptor = length > 0 && (size_t)length < sizeof name ? mkostemp(name, O_CLOEXEC) : -1;
+  const char *slash = strrchr(path, '/');
+  char *folder = slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  const int descriptor = folder != NULL ? file_open_nameless(folder, "neap-speed") : -1;
   unsigned char *block = aligned_alloc(PAGE, BUFFER);
   struct disk_speed speed = {0};
   if (descriptor >= 0) {
-    unlink(name);
     if (block != NULL && fill(descriptor, block)) {
-      speed.read = measure(descriptor, name, block);
+      speed.read = measure(descriptor, path, block);
       if (speed.read > 0) measure_in_turn(descriptor, block, &speed);
     }
     close(descriptor);
   }
   free(block);
+  free(folder);
   return speed;
 }

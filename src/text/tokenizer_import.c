@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "formats/json.h"
 #include "text/pipeline.h"
 #include "text/text_file.h"
@@ -25,9 +26,8 @@ static neap_status join(const struct source *s, const char *name, char path[4200
 
 static bool exists(const struct source *s, const char *name) {
   char path[4200];
-  struct stat info;
   join(s, name, path);
-  return stat(path, &info) == 0;
+  return file_exists(path);
 }
 
 static neap_status read_object(const struct source *s, const char *name,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "formats/json.h"
 #include "rewrite/rewrite.h"
 #include "session/choose.h"
@@ -98,16 +99,11 @@ static neap_status get_side(const json_t *top, const char *path, int64_t *diviso
 /* Reads the object in a file of the folder; the caller frees it with json_decref. `path` is the region's. */
 static neap_status read_object(const char *folder, const char *file, const char *hint, struct region *region,
                                const char **path, json_t **top) {
-  struct stat found;
-  json_error_t error;
   *top = NULL;
   *path = region_format(region, "%s/%s", folder, file);
   RETURN_IF_NULL(*path);
-  RETURN_IF(stat(*path, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s; give a folder that %s", *path,
-            strerror(errno), hint);
-  *top = json_load_file(*path, JSON_REJECT_DUPLICATES, &error);
-  RETURN_IF(*top == NULL && error.line < 0, NEAP_IO_FAILED, "%s: cannot be read: %s", *path, error.text);
-  RETURN_IF(*top == NULL, NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", *path, error.line, error.text);
+  RETURN_IF(!file_exists(*path), NEAP_IO_FAILED, "%s: is missing; give a folder that %s", *path, hint);
+  TRY(json_read_strict(*path, top));
   return json_is_object(*top) ? NEAP_OK : neap_fail(NEAP_BAD_FORMAT, "%s: is not an object", *path);
 }
 

@@ -78,9 +78,8 @@ static neap_status look_at(const char *path, bool digest, struct base_weights *b
 }
 
 const char *base_weights_of_model(const neap_model *model) {
-  struct stat status;
   const char *name = model_name(model), *colon = strchr(name, ':');
-  return stat(name, &status) == 0 || colon == NULL ? name : colon + 1;
+  return file_exists(name) || colon == NULL ? name : colon + 1;
 }
 
 neap_status base_weights_describe_model(const neap_model *model, struct base_weights *base) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/region.h"
 #include "formats/json.h"
 #include "model/model.h"
@@ -362,7 +363,7 @@ neap_status checkpoint_find_step(const char *folder, int64_t *step) {
   neap_status status = NEAP_OK;
   const char *path = region_format(&region, "%s/state.json", folder);
   RETURN_IF_NULL(path);
-  if (access(path, F_OK) == 0) status = checkpoint_read_state(folder, NULL, &checkpoint);
+  if (file_exists(path)) status = checkpoint_read_state(folder, NULL, &checkpoint);
   region_free(&region);
   *step = checkpoint.step;
   return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "weights/variables.h"
 
 neap_status digests_make(neap_session *session, int64_t step, json_t **line) {
@@ -31,7 +32,7 @@ static neap_status keep_line(void *context, int64_t step, json_t *line) {
 neap_status digests_read(const char *folder, struct region *region, json_t **lines) {
   const char *path = region_format(region, "%s/" DIGESTS, folder);
   RETURN_IF_NULL(path);
-  RETURN_IF(access(path, F_OK) != 0, NEAP_INVALID_ARGUMENT,
+  RETURN_IF(!file_exists(path), NEAP_INVALID_ARGUMENT,
             "%s: the run recorded no digests; only runs with portable bits and a folder of their own do",
             folder);
   json_t *made = json_object();

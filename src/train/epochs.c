@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/vector.h"
 
 /* Returns the epoch of a kept file's name; 0 for other names. */
@@ -18,17 +19,20 @@ static int64_t epoch_of(const char *name) {
   return name[length] == '\0' && epoch > 0 ? epoch : 0;
 }
 
-static void remove_others(const char *folder, int64_t first, int64_t last) {
+static neap_status remove_others(const char *folder, int64_t first, int64_t last) {
+  neap_status status = NEAP_OK;
   DIR *entries = opendir(folder);
-  if (entries == NULL) return;
-  for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+  RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
+  for (const struct dirent *entry; status == NEAP_OK && (entry = folder_next(entries)) != NULL;) {
     const int64_t epoch = epoch_of(entry->d_name);
-    if (epoch > 0 && (epoch < first || epoch > last)) unlinkat(dirfd(entries), entry->d_name, 0);
+    if (epoch > 0 && (epoch < first || epoch > last) && unlinkat(dirfd(entries), entry->d_name, 0) != 0)
+      status =
+          neap_fail(NEAP_IO_FAILED, "%s/%s: cannot be removed: %s", folder, entry->d_name, strerror(errno));
   }
-  closedir(entries);
+  return folder_close(entries, folder, status);
 }
 
-void epochs_forget(const char *folder) { remove_others(folder, INT64_MAX, 0); }
+neap_status epochs_forget(const char *folder) { return remove_others(folder, INT64_MAX, 0); }
 
 neap_status weights_keep(const char *weights, const char *path, neap_session *session) {
   RETURN_IF(unlink(path) != 0 && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be replaced: %s", path,
@@ -45,8 +49,7 @@ neap_status epochs_keep(const char *folder, const char *weights, int64_t epoch, 
                                  ? neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder)
                                  : weights_keep(from, to, session);
   region_free(&region);
-  if (status == NEAP_OK) remove_others(folder, epoch - most + 1, epoch);
-  return status;
+  return status == NEAP_OK ? remove_others(folder, epoch - most + 1, epoch) : status;
 }
 
 static int falling(const void *a, const void *b) {
@@ -60,10 +63,9 @@ static neap_status list_epochs(const char *folder, epoch_list *list) {
   neap_status status = NEAP_OK;
   DIR *entries = opendir(folder);
   RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
-  for (const struct dirent *entry; status == NEAP_OK && (entry = readdir(entries)) != NULL;)
+  for (const struct dirent *entry; status == NEAP_OK && (entry = folder_next(entries)) != NULL;)
     if (epoch_of(entry->d_name) > 0) status = vector_push(list, epoch_of(entry->d_name));
-  closedir(entries);
-  return status;
+  return folder_close(entries, folder, status);
 }
 
 static neap_status make_paths(const char *folder, const epoch_list *list, int32_t count,

@@ -15,8 +15,9 @@ neap_status epochs_keep(const char *folder, const char *weights, int64_t epoch, 
  * Replaces an existing file of that name. */
 neap_status weights_keep(const char *weights, const char *path, neap_session *session);
 
-/* Removes all kept weights, as far as possible: for a run that replaces another. */
-void epochs_forget(const char *folder);
+/* Removes all kept weights: for a run that replaces another. NEAP_IO_FAILED: one stays, and would join the
+ * mean. */
+neap_status epochs_forget(const char *folder);
 
 /* Gives the paths [count] of the last kept weights, the latest first; the region's. NEAP_INVALID_ARGUMENT:
  * there are fewer. NEAP_IO_FAILED: the folder cannot be read. */

@@ -65,7 +65,7 @@ static neap_status write_event(struct event_file *events, const struct message *
   const bool written = fwrite(&length, sizeof length, 1, file) == 1 &&
                        fwrite(&of_length, sizeof of_length, 1, file) == 1 &&
                        fwrite(event->bytes, 1, length, file) == length &&
-                       fwrite(&of_data, sizeof of_data, 1, file) == 1 && fflush(file) == 0;
+                       fwrite(&of_data, sizeof of_data, 1, file) == 1 && fflush(file) == 0 && !ferror(file);
   RETURN_IF(!written, NEAP_IO_FAILED, "%s: cannot be written: %s", events->path, strerror(errno));
   return NEAP_OK;
 }

@@ -1,6 +1,7 @@
 /* Exports a trained model: ONNX, adapters of peft, or a language model. */
 #include <string.h>
 
+#include "base/file.h"
 #include "base/parallel.h"
 #include "data/encoding.h"
 #include "formats/safetensors.h"
@@ -49,7 +50,7 @@ static neap_status read_encoding(struct exporting *x) {
   if (x->options->checkpoint == NULL) return NEAP_OK;
   const char *path = region_format(&x->region, "%s/" CHECKPOINT_DATA, x->options->checkpoint);
   RETURN_IF_NULL(path);
-  if (!source_file_exists(path)) return NEAP_OK;
+  if (!file_exists(path)) return NEAP_OK;
   x->encoded = true;
   return encoding_read(path, &x->region, &x->encoding);
 }

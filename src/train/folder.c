@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 enum { TRIES = 8 };
 
 static neap_status make_folder(const char *folder, bool *made) {
@@ -44,12 +46,14 @@ static neap_status fail_held(const struct folder_lock *lock, int file) {
                    lock->folder, process, lock->path);
 }
 
-/* Returns true if the file still has this path: a holder that ends removes it, so a removed file may have
- * been locked. */
-static bool is_at(int file, const char *path) {
+/* Says whether the file still has this path: a holder that ends removes it, so a removed file may have been
+ * locked. */
+static neap_status find_whether_at(int file, const char *path, bool *is_at) {
   struct stat ours, there;
-  return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_dev == there.st_dev &&
-         ours.st_ino == there.st_ino;
+  const bool seen = fstat(file, &ours) == 0 && stat(path, &there) == 0;
+  RETURN_IF(!seen && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  *is_at = seen && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+  return NEAP_OK;
 }
 
 static void write_process(int file) {
@@ -68,12 +72,15 @@ static neap_status take(struct folder_lock *lock) {
       close(file);
       return status;
     }
-    if (is_at(file, lock->path)) {
+    bool is_at = false;
+    const neap_status status = find_whether_at(file, lock->path, &is_at);
+    if (is_at) {
       lock->file = file;
       write_process(file);
       return NEAP_OK;
     }
     close(file);
+    TRY(status);
   }
   return neap_fail(NEAP_IO_FAILED, "%s: other runs begin and end there all the time; name another folder",
                    lock->folder);
@@ -84,17 +91,18 @@ static neap_status need_regular(const char *folder) {
   neap_status status = NEAP_OK;
   DIR *entries = opendir(folder);
   RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
-  for (const struct dirent *e = readdir(entries); e != NULL && status == NEAP_OK; e = readdir(entries)) {
+  for (const struct dirent *e; status == NEAP_OK && (e = folder_next(entries)) != NULL;) {
     struct stat s;
-    if (fstatat(dirfd(entries), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(s.st_mode) &&
-        !S_ISDIR(s.st_mode))
+    const bool there = fstatat(dirfd(entries), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!there && errno != ENOENT)
+      status = neap_fail(NEAP_IO_FAILED, "%s/%s: cannot be read: %s", folder, e->d_name, strerror(errno));
+    else if (there && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
       status = neap_fail(
           NEAP_IO_FAILED,
           "%s/%s: is %s; a run's folder has files and folders alone, remove it or name another folder",
           folder, e->d_name, S_ISLNK(s.st_mode) ? "a symbolic link" : "not a regular file");
   }
-  closedir(entries);
-  return status;
+  return folder_close(entries, folder, status);
 }
 
 neap_status folder_hold(const char *folder, struct region *region, struct folder_lock *lock) {
@@ -102,9 +110,12 @@ neap_status folder_hold(const char *folder, struct region *region, struct folder
   struct folder_lock draft = {.folder = folder, .path = region_format(region, "%s/lock", folder)};
   RETURN_IF_NULL(draft.path);
   TRY(make_folder(folder, &draft.made));
-  TRY(need_regular(folder));
-  const neap_status status = take(&draft);
-  if (status == NEAP_OK) *lock = draft;
+  neap_status status = need_regular(folder);
+  if (status == NEAP_OK) status = take(&draft);
+  if (status == NEAP_OK)
+    *lock = draft;
+  else if (draft.made)
+    rmdir(folder);
   return status;
 }
 
@@ -114,9 +125,4 @@ void folder_release(struct folder_lock *lock) {
   close(lock->file);
   if (lock->made) rmdir(lock->folder); /* it stays where anything is in it */
   *lock = (struct folder_lock){0};
-}
-
-bool folder_is_same(const char *one, const char *other) {
-  struct stat a, b;
-  return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }

@@ -20,7 +20,4 @@ neap_status folder_hold(const char *folder, struct region *region, struct folder
 /* Releases the folder, and removes it if it was made and stayed empty. Does nothing for a zeroed lock. */
 void folder_release(struct folder_lock *lock);
 
-/* Returns true if two paths lead to one folder. */
-bool folder_is_same(const char *one, const char *other);
-
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "model/model.h"
@@ -23,7 +24,7 @@ static neap_status read_tokenizer(struct generation *g) {
   if (path == NULL && o->folder != NULL) {
     path = region_format(&g->region, "%s/%s", o->folder, CHECKPOINT_TOKENIZER);
     RETURN_IF_NULL(path);
-    if (neap_model_is_file(g->model) && access(path, F_OK) != 0) path = NULL; /* the model has it */
+    if (neap_model_is_file(g->model) && !file_exists(path)) path = NULL; /* the model has it */
   }
   TRY(path != NULL ? tokenizer_read(path, &g->tokenizer) : model_tokenizer(g->model, &g->tokenizer));
   RETURN_IF(g->tokenizer == NULL, NEAP_INVALID_ARGUMENT,

@@ -84,7 +84,7 @@ neap_status json_lines_open(const char *path, const char *what, int64_t resumed_
   if (path == NULL) return NEAP_OK;
   FILE *file = resumed_step >= 0 ? fopen(path, "r+be") : NULL;
   const bool goes_on = file != NULL;
-  if (!goes_on) file = fopen(path, "wbe");
+  if (resumed_step < 0 || (!goes_on && errno == ENOENT)) file = fopen(path, "wbe");
   RETURN_IF(file == NULL, NEAP_IO_FAILED, "%s: cannot be written: %s", path, strerror(errno));
   const neap_status status = goes_on ? cut(file, path, what, resumed_step) : NEAP_OK;
   if (status == NEAP_OK)
@@ -103,7 +103,8 @@ neap_status json_lines_write(struct json_lines *lines, json_t *object) {
   json_decref(object);
   RETURN_IF(text == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", lines->path);
   /* Given to the system line by line: of a process that is killed only the last one may be lost. */
-  const bool written = fprintf(lines->file, "%s\n", text) > 0 && fflush(lines->file) == 0;
+  const bool written =
+      fprintf(lines->file, "%s\n", text) > 0 && fflush(lines->file) == 0 && !ferror(lines->file);
   free(text);
   RETURN_IF(!written, NEAP_IO_FAILED, "%s: cannot be written: %s", lines->path, strerror(errno));
   return NEAP_OK;

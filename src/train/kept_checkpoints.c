@@ -33,9 +33,9 @@ static neap_status list_steps(const char *folder, step_list *list) {
   neap_status status = NEAP_OK;
   DIR *entries = opendir(folder);
   RETURN_IF(entries == NULL, NEAP_IO_FAILED, "%s: cannot be read: %s", folder, strerror(errno));
-  for (const struct dirent *entry; status == NEAP_OK && (entry = readdir(entries)) != NULL;)
+  for (const struct dirent *entry; status == NEAP_OK && (entry = folder_next(entries)) != NULL;)
     if (step_of(entry->d_name) >= 0) status = vector_push(list, step_of(entry->d_name));
-  closedir(entries);
+  status = folder_close(entries, folder, status);
   if (status == NEAP_OK && list->count > 0) qsort(list->data, list->count, sizeof *list->data, rising);
   return status;
 }
@@ -52,45 +52,60 @@ static bool is_kept(const char *name) {
   return checkpoint_is_weights(name) || strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Removes a folder with the files in it, as far as possible. One that has other files is left: a run went on
- * from it. */
-static void remove_folder(const char *path) {
-  DIR *entries = opendir(path);
-  bool whole = true;
-  if (entries == NULL) return;
-  for (const struct dirent *entry; whole && (entry = readdir(entries)) != NULL;)
-    whole = is_kept(entry->d_name);
-  if (whole) {
-    unlinkat(dirfd(entries), "state.json", 0);
-    rewinddir(entries);
-    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
-      unlinkat(dirfd(entries), entry->d_name, 0);
-  }
-  closedir(entries);
-  if (whole) rmdir(path);
+/* Removes a checkpoint from a folder; what stays of its files then is only waste. A folder that has other
+ * files is left: a run went on from it. */
+static neap_status remove_checkpoint(DIR *entries, const char *path, bool *whole) {
+  *whole = true;
+  const struct dirent *entry;
+  while (*whole && (entry = folder_next(entries)) != NULL) *whole = is_kept(entry->d_name);
+  RETURN_IF(*whole && errno != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
+  if (!*whole) return NEAP_OK;
+  RETURN_IF(unlinkat(dirfd(entries), "state.json", 0) != 0 && errno != ENOENT, NEAP_IO_FAILED,
+            "%s/state.json: cannot be removed: %s", path, strerror(errno));
+  rewinddir(entries);
+  while ((entry = readdir(entries)) != NULL) unlinkat(dirfd(entries), entry->d_name, 0);
+  return NEAP_OK;
 }
 
-static void remove_steps(const char *folder, const step_list *list, size_t count) {
+static neap_status remove_folder(const char *path) {
+  DIR *entries = opendir(path);
+  bool whole;
+  RETURN_IF(entries == NULL && errno != ENOTDIR, NEAP_IO_FAILED, "%s: cannot be read: %s", path,
+            strerror(errno));
+  if (entries == NULL) return NEAP_OK;
+  const neap_status status = remove_checkpoint(entries, path, &whole);
+  closedir(entries);
+  if (status == NEAP_OK && whole) rmdir(path);
+  return status;
+}
+
+static neap_status remove_steps(const char *folder, const step_list *list, size_t count) {
   struct region region = {0};
-  for (size_t i = 0; i < count; i++) {
+  neap_status status = NEAP_OK;
+  for (size_t i = 0; status == NEAP_OK && i < count; i++) {
     const char *path = region_format(&region, "%s/step-%" PRId64, folder, list->data[i]);
-    if (path != NULL) remove_folder(path);
+    status = path != NULL ? remove_folder(path) : neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   }
   region_free(&region);
+  return status;
 }
 
-void kept_checkpoints_forget(const char *folder) {
+neap_status kept_checkpoints_forget(const char *folder) {
   step_list list = {0};
-  if (list_steps(folder, &list) == NEAP_OK) remove_steps(folder, &list, list.count);
+  neap_status status = list_steps(folder, &list);
+  if (status == NEAP_OK) status = remove_steps(folder, &list, list.count);
   vector_free(&list);
+  return status;
 }
 
 /* Copies from a descriptor. */
 static bool copy_all(FILE *file, const void *context) {
   char buffer[1 << 16];
   ssize_t bytes;
-  while ((bytes = read(*(const int *)context, buffer, sizeof buffer)) > 0)
-    if (fwrite(buffer, 1, (size_t)bytes, file) != (size_t)bytes) return false;
+  do {
+    bytes = read(*(const int *)context, buffer, sizeof buffer);
+    if (bytes > 0 && fwrite(buffer, 1, (size_t)bytes, file) != (size_t)bytes) return false;
+  } while (bytes > 0 || (bytes < 0 && errno == EINTR));
   return bytes == 0;
 }
 
@@ -99,7 +114,7 @@ static bool copy_all(FILE *file, const void *context) {
 static neap_status keep_file(const char *from, const char *to) {
   uint64_t unused;
   int descriptor;
-  if (access(from, F_OK) != 0 && errno == ENOENT) return NEAP_OK;
+  if (!file_exists(from)) return NEAP_OK;
   RETURN_IF(unlink(to) != 0 && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be replaced: %s", to,
             strerror(errno));
   if (link(from, to) == 0) return NEAP_OK;
@@ -131,7 +146,7 @@ neap_status kept_checkpoints_add(const char *folder, const struct checkpoint *st
   neap_status status;
   TRY_DONE(keep_files(folder, state, &region));
   TRY_DONE(list_steps(folder, &list));
-  if ((int64_t)list.count > most) remove_steps(folder, &list, list.count - (size_t)most);
+  if ((int64_t)list.count > most) status = remove_steps(folder, &list, list.count - (size_t)most);
 done:
   vector_free(&list);
   region_free(&region);
@@ -152,8 +167,8 @@ neap_status kept_checkpoints_before(const char *folder, int64_t step, struct reg
     const char *of_step = region_format(region, "%s/step-%" PRId64, folder, list.data[i]),
                *state = region_format(region, "%s/state.json", of_step);
     if (state == NULL) status = neap_fail(NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
-    if (state == NULL || access(state, F_OK) != 0) continue; /* it is not whole */
-    status = checkpoint_read_state(of_step, NULL, &kept);    /* a run may have gone on from it */
+    if (state == NULL || !file_exists(state)) continue;   /* it is not whole */
+    status = checkpoint_read_state(of_step, NULL, &kept); /* a run may have gone on from it */
     if (status == NEAP_OK && kept.step < step && kept.step > newest) newest = kept.step, *path = of_step;
   }
   vector_free(&list);

@@ -11,8 +11,9 @@
  * none of a checkpoint. */
 neap_status kept_checkpoints_add(const char *folder, const struct checkpoint *state, int64_t most);
 
-/* Removes all, as far as possible: for a run that replaces another. */
-void kept_checkpoints_forget(const char *folder);
+/* Removes all but those that a run went on from: for a run that replaces another. NEAP_IO_FAILED: one stays.
+ */
+neap_status kept_checkpoints_forget(const char *folder);
 
 /* Finds the newest checkpoint of a run of a step before `step`, kept or the run's own: *path is its folder,
  * the region's; NULL: no such checkpoint exists. */

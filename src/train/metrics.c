@@ -1,13 +1,18 @@
 #include "train/metrics.h"
 
+#include <errno.h>
 #include <math.h>
+#include <string.h>
 #include <sys/stat.h>
 
 json_t *json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 neap_status metrics_check_new(const char *path) {
   struct stat status;
-  if (path == NULL || stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return NEAP_OK;
+  const bool there = path != NULL && stat(path, &status) == 0;
+  RETURN_IF(path != NULL && !there && errno != ENOENT, NEAP_IO_FAILED, "%s: cannot be read: %s", path,
+            strerror(errno));
+  if (!there || !S_ISREG(status.st_mode)) return NEAP_OK;
   RETURN_IF(status.st_size > 0, NEAP_INVALID_ARGUMENT,
             "%s: is not empty; name another file for the metrics, or replace it (`force`)", path);
   return NEAP_OK;

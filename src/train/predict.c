@@ -54,7 +54,7 @@ static neap_status open_checkpoint(struct prediction *p, const struct encoding *
   if (o->checkpoint == NULL) return NEAP_OK;
   const char *data = region_format(&p->region, "%s/" CHECKPOINT_DATA, o->checkpoint);
   RETURN_IF_NULL(data);
-  if (source_file_exists(data)) {
+  if (file_exists(data)) {
     TRY(encoding_read(data, &p->region, &p->encoding));
     *encoding = &p->encoding;
   }

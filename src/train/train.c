@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +140,8 @@ static neap_status check_weights(const struct training *t) {
  * others. */
 static neap_status keep_checkpoint(struct training *t) {
   const neap_train_options *o = t->options;
-  if (t->state.step == 0) epochs_forget(o->out);
-  if (t->state.step == 0) kept_checkpoints_forget(o->out);
+  if (t->state.step == 0) TRY(epochs_forget(o->out));
+  if (t->state.step == 0) TRY(kept_checkpoints_forget(o->out));
   if (o->keep_checkpoints > 0) TRY(kept_checkpoints_add(o->out, &t->state, o->keep_checkpoints));
   if (o->keep_epochs == 0 || t->state.step == 0 || t->state.step % t->epoch_steps != 0) return NEAP_OK;
   return epochs_keep(o->out, t->state.weights, t->state.epoch, o->keep_epochs, t->session);
@@ -493,7 +494,8 @@ static neap_status open_digests(struct training *t) {
   RETURN_IF_NULL(path);
   if (o->session.bits == NEAP_BITS_PORTABLE)
     return json_lines_open(path, "digests", o->resume != NULL ? t->state.step : -1, &t->digests);
-  if (o->resume == NULL) unlink(path);
+  RETURN_IF(o->resume == NULL && unlink(path) != 0 && errno != ENOENT, NEAP_IO_FAILED,
+            "%s: cannot be removed: %s", path, strerror(errno));
   return NEAP_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory_status.h"
 #include "base/parallel.h"
 #include "data/encoding.h"
@@ -167,7 +168,7 @@ static neap_status find_reading(struct training *t, struct data_choice *choice) 
   RETURN_IF(before == NULL || path == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory", resume);
   before->reading = READING_FIRST;
   choice->before = before;
-  return source_file_exists(path) ? encoding_read(path, &t->region, before) : NEAP_OK;
+  return file_exists(path) ? encoding_read(path, &t->region, before) : NEAP_OK;
 }
 
 neap_status training_open_data(struct training *t) {
@@ -234,7 +235,7 @@ static neap_status settle_base(struct training *t) {
   if (*where == NEAP_DISK_NEVER || run == NULL) return NEAP_OK;
   const char *state = region_format(&t->region, "%s/state.json", run);
   RETURN_IF_NULL(state);
-  if (access(state, F_OK) == 0) TRY(base_weights_read(run, &t->region, &base));
+  if (file_exists(state)) TRY(base_weights_read(run, &t->region, &base));
   if (base.given && base.path == NULL) return NEAP_OK;
   if (base.path != NULL) other = base.path;
   RETURN_IF(*where == NEAP_DISK_ALWAYS, NEAP_UNSUPPORTED,
@@ -494,10 +495,11 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
 /* Fails if a file or checkpoint exists already, unless it is to be replaced. */
 static neap_status check_places(const struct training *t) {
   const neap_train_options *o = t->options;
+  bool same = false;
   int64_t step;
   if (o->resume == NULL && !o->replace) TRY(metrics_check_new(o->metrics));
-  if (o->out == NULL || o->replace || (o->resume != NULL && folder_is_same(o->out, o->resume)))
-    return NEAP_OK;
+  if (o->out != NULL && o->resume != NULL) TRY(file_is_same(o->out, o->resume, &same));
+  if (o->out == NULL || o->replace || same) return NEAP_OK;
   TRY(checkpoint_find_step(o->out, &step));
   RETURN_IF(step > 0, NEAP_INVALID_ARGUMENT,
             "%s: holds the checkpoint of a run, at step %lld; go on with it (`resume`), name another folder, "
@@ -615,7 +617,7 @@ static neap_status keep_base(struct training *t, const char *path) {
 static neap_status initialise(struct training *t) {
   const char *path = t->options->initial, *of_run = region_format(&t->region, "%s/state.json", path);
   RETURN_IF_NULL(of_run);
-  if (access(of_run, F_OK) == 0) {
+  if (file_exists(of_run)) {
     TRY(base_weights_read(path, &t->region, &t->base));
     RETURN_IF(t->base.given && !adapts(t), NEAP_INVALID_ARGUMENT,
               "init %s: holds adapters or a side net, for a run with the same 'lora' or 'side'; this run has "

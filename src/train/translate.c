@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/parallel.h"
 #include "model/model.h"
 #include "session/session.h"
@@ -113,7 +114,7 @@ static neap_status find_tokenizer(struct translation *t) {
   const neap_translate_options *o = t->options;
   const char *path = region_format(&t->region, "%s/" CHECKPOINT_TOKENIZER, o->checkpoint);
   RETURN_IF_NULL(path);
-  if (source_file_exists(path)) {
+  if (file_exists(path)) {
     TRY(tokenizer_read(path, &t->own));
     t->tokenizer = t->own;
   } else {

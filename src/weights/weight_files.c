@@ -18,11 +18,10 @@ static bool ends_with(const char *text, const char *end) {
 /* Finds the file of weights in a folder. */
 static neap_status find_in_folder(const char *folder, struct region *region, const char **path) {
   static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
-  struct stat status;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     *path = region_format(region, "%s/%s", folder, names[i]);
     RETURN_IF_NULL(*path);
-    if (stat(*path, &status) == 0) return NEAP_OK;
+    if (file_exists(*path)) return NEAP_OK;
   }
   return neap_fail(NEAP_IO_FAILED,
                    "%s: is a folder without state.json (a run), %s and %s; name a file of weights in it",
@@ -99,12 +98,8 @@ static neap_status open_files(struct weight_files *f, const struct index *index)
 }
 
 static neap_status open_index(const char *path, struct weight_files *f) {
-  json_error_t error;
-  struct stat found;
-  RETURN_IF(stat(path, &found) != 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, strerror(errno));
-  json_t *top = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-  RETURN_IF(top == NULL && error.line < 0, NEAP_IO_FAILED, "%s: cannot be read: %s", path, error.text);
-  RETURN_IF(top == NULL, NEAP_BAD_FORMAT, "%s: line %d: is not JSON: %s", path, error.line, error.text);
+  json_t *top;
+  TRY(json_read_strict(path, &top));
   struct index index = {.path = path, .map = json_object_get(top, "weight_map")};
   const char *slash = strrchr(path, '/');
   index.folder = region_format(&f->region, "%.*s", slash != NULL ? (int)(slash - path + 1) : 0, path);

@@ -115,7 +115,7 @@ says "smallest"
 if [ -z "${NEAP_SANITIZED:-}" ]; then
   faulty() { # STATUS FAULT WORDS
     rm -rf broken
-    expect "$1" env LD_PRELOAD="$build/tests/libfail_disk.so" FAIL_DISK="$2" "${gpt[@]}" --steps 4 --disk "$disk" --budget min \
+    expect "$1" env LD_PRELOAD="$build/tests/libfail_io.so" FAIL_IO_FILES="$disk/" FAIL_IO="$2" "${gpt[@]}" --steps 4 --disk "$disk" --budget min \
       --checkpoint-every 1 --out broken --json
     [ "$1" = 0 ] || says "$3"
     [ "$1" != 0 ] || same "$(field weights_sha256)" "$weights" "the weights after $2"
@@ -127,12 +127,12 @@ if [ -z "${NEAP_SANITIZED:-}" ]; then
   for number in 1 20 90 150; do
     faulty 0 "read $number short" ""
     faulty 0 "write $number short" ""
-    faulty 1 "read $number error" "$disk: its file cannot be read"
+    faulty 1 "read $number EIO" "$disk: its file cannot be read"
     faulty 1 "read $number none" "$disk: its file cannot be read"
   done
   for number in 2 30 70; do
-    faulty 1 "write $number error" "$disk: its file cannot be written"
-    faulty 1 "write $number full" "No space left on device"
+    faulty 1 "write $number EIO" "$disk: its file cannot be written"
+    faulty 1 "write $number ENOSPC" "No space left on device"
     faulty 1 "write $number flip" "was changed on the disk"
   done
 fi

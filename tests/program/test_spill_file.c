@@ -42,8 +42,8 @@ static int descriptor_of(uint64_t bytes) {
   for (int d = 3; d < 256; d++) {
     char link[64], path[512] = "";
     snprintf(link, sizeof link, "/proc/self/fd/%d", d);
-    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "neap-variables-") != NULL &&
-        strstr(path, "(deleted)") != NULL && lseek(d, 0, SEEK_END) == (off_t)bytes)
+    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "(deleted)") != NULL &&
+        lseek(d, 0, SEEK_END) == (off_t)bytes)
       return d;
   }
   return -1;

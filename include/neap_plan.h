@@ -128,6 +128,10 @@ typedef struct neap_plan_options {
   const char *planner; /* NULL: "auto" */
   bool quick;          /* any plan within the budget is enough; if none is found `*smallest` is 0 */
   double seconds;      /* above 0: time limit of the search, whose result then depends on the machine */
+  /* Above 0: limits the work of finding the least budget, in moves of a node, of which a core makes some
+   * millions a second; the result is the same on every machine. The least budget that is named is met, but
+   * more work may find a lower one. 0: the work depends on the size of the step alone. */
+  int64_t least_work;
   neap_plan_progress_function *progress; /* called a few times a second during the search; NULL: not called */
   void *context;                         /* its context */
   /* May be set to other than 0 by another thread or a signal handler, and must then stay so: planning ends

@@ -117,6 +117,7 @@ class PlanOptions(ctypes.Structure):
         ("planner", c_char_p),
         ("quick", c_bool),
         ("seconds", c_double),
+        ("least_work", c_int64),
         ("progress", ProgressFunction),
         ("context", c_void_p),
         ("stop", POINTER(c_int)),

@@ -213,6 +213,12 @@ def checked_seconds(seconds: float) -> float:
     return float(seconds)
 
 
+def checked_work(work: int) -> int:
+    if isinstance(work, bool) or not isinstance(work, int) or not 0 <= work < 2**63:
+        raise InvalidArgument(f"least_work must be a whole number of 0 or more (got {work!r})")
+    return work
+
+
 def plan_with(
     step: Step,
     budget: Budget,
@@ -221,13 +227,16 @@ def plan_with(
     quick: bool,
     callback: ProgressCallback | None,
     line: Line | None,
+    least_work: int = 0,
 ) -> Plan:
     if not isinstance(step, Step):
         raise InvalidArgument(f"step must be a neap.Step (got a {type(step).__name__})")
     if not isinstance(planner, str):
         raise InvalidArgument(f"planner must be a name (got {planner!r}); neap.planners() lists them")
     size = budget_bytes(step, budget)
-    handle = make_plan(step._handle, size, planner, checked_seconds(seconds), bool(quick), callback, line)
+    handle = make_plan(
+        step._handle, size, planner, checked_seconds(seconds), bool(quick), checked_work(least_work), callback, line
+    )
     return Plan(step, handle, None if size in (c.BUDGET_MIN, c.BUDGET_MAX) else size, made=True)
 
 
@@ -239,6 +248,7 @@ def plan(
     seconds: float = 0.0,
     quick: bool = False,
     progress: ProgressCallback | bool | None = None,
+    least_work: int = 0,
 ) -> Plan:
     """Plans a step inside a budget: returns the cheapest schedule found whose resident bytes and arena fit.
 
@@ -247,6 +257,9 @@ def plan(
     - ``seconds``: above 0: a limit on the time of the search; the plan then depends on the machine. 0: the search has a
       fixed effort and gives the same plan on every machine.
     - ``quick``: returns any plan within the budget; if none is found, ``OverBudget.smallest`` is None.
+    - ``least_work``: above 0: limits the work of finding the least budget, in moves of a node, of which a core makes some
+      millions a second; the plan is the same on every machine. The least that is found is met, but more work may find a
+      lower one. 0: the work depends on the size of the step alone.
     - ``progress``: True: shows progress in a line on standard error, if that is a terminal. A function: is called on
       another thread a few times a second with (seconds, cost of the best plan so far, whether it keeps the budget). An
       exception that it raises ends planning and is raised here.
@@ -256,7 +269,9 @@ def plan(
     """
     line = Line(step.base_cost, seconds) if progress is True and isinstance(step, Step) else None
     try:
-        return plan_with(step, budget, planner, seconds, quick, progress if callable(progress) else None, line)
+        return plan_with(
+            step, budget, planner, seconds, quick, progress if callable(progress) else None, line, least_work
+        )
     finally:
         if line is not None:
             line.clear()

@@ -58,7 +58,9 @@ class Line:
 class _Task:
     """A call of neap_plan_make_with, on a thread of its own."""
 
-    def __init__(self, step: ctypes.c_void_p, budget: int, planner: str, seconds: float, quick: bool) -> None:
+    def __init__(
+        self, step: ctypes.c_void_p, budget: int, planner: str, seconds: float, quick: bool, least_work: int
+    ) -> None:
         self.step, self.budget = step, budget
         self.stop = ctypes.c_int(0)
         self.callback: ProgressCallback | None = None
@@ -69,6 +71,7 @@ class _Task:
             planner=planner.encode(errors="replace"),
             quick=quick,
             seconds=seconds,
+            least_work=least_work,
             progress=self.function,
             stop=ctypes.pointer(self.stop),
         )
@@ -115,11 +118,12 @@ def make_plan(
     planner: str,
     seconds: float,
     quick: bool,
+    least_work: int,
     callback: ProgressCallback | None,
     line: Line | None,
 ) -> ctypes.c_void_p:
     """Returns a plan, which neap_plan_free frees. An exception of the callback ends planning and is raised."""
-    task = _Task(step, budget, planner, seconds, quick)
+    task = _Task(step, budget, planner, seconds, quick, least_work)
     task.callback = callback if callback is not None else line.tell if line is not None else None
     thread = threading.Thread(target=task.run, name="neap planning", daemon=True)
     thread.start()

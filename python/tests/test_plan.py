@@ -157,9 +157,21 @@ def test_bad_arguments() -> None:
         neap.plan(step, "max", "fastest")
     with pytest.raises(neap.InvalidArgument, match="seconds"):
         neap.plan(step, "max", seconds=-1)
+    for work in (-1, 1.5, True, 2**63):
+        with pytest.raises(neap.InvalidArgument, match="least_work"):
+            neap.plan(step, "min", least_work=work)
     with pytest.raises(neap.InvalidArgument, match=r"neap\.Step"):
         neap.plan([1, 2], "max")
     assert issubclass(neap.InvalidArgument, ValueError) and issubclass(neap.InvalidArgument, neap.Error)
+
+
+def test_the_least_with_little_work_is_met_and_repeats():
+    step = random_step(9, 200)
+    least = neap.plan(step, "min", least_work=1)
+    again = neap.plan(step, "min", least_work=1)
+    assert (again.peak_bytes, list(again.schedule)) == (least.peak_bytes, list(least.schedule))
+    assert neap.check(step, least).valid
+    assert neap.plan(step, least.peak_bytes, least_work=1).peak_bytes <= least.peak_bytes
 
 
 def test_curve() -> None:

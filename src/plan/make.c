@@ -12,6 +12,7 @@
 #include "plan/repair.h"
 #include "search/descent.h"
 #include "search/plan_restoring.h"
+#include "search/planning.h"
 #include "step/lower_bound.h"
 #include "step/tuning.h"
 
@@ -164,16 +165,19 @@ static neap_status ask_below_least(struct choice *c, const struct planner_option
 
 /* Replaces the least plan by the cheapest plan of its size. That may need fewer bytes, and its layout too, so
  * it is made whatever the budget is: the least is the same for all budgets. */
-static neap_status ask_at_least(struct choice *c, const struct planner_options *options) {
+static neap_status ask_at_least(struct choice *c, const struct planner_options *asked_with) {
+  struct planner_options options = *asked_with;
+  options.work = options.least_work;
   neap_status status = NEAP_OK;
   uint64_t missing, before = UINT64_MAX;
-  for (int i = 0; i < LEAST_ROUNDS && status == NEAP_OK && plan_bytes(c->least) < before; i++) {
+  const int rounds = options.brief ? 1 : LEAST_ROUNDS;
+  for (int i = 0; i < rounds && status == NEAP_OK && plan_bytes(c->least) < before; i++) {
     struct neap_plan *least = c->least;
     struct choice at_least = {
         .step = c->step, .name = c->name, .bound = c->bound, .budget = plan_bytes(least)};
     c->least = NULL;
     consider(&at_least, least);
-    status = ask_within(&at_least, options, &missing);
+    status = ask_within(&at_least, &options, &missing);
     neap_plan_free(at_least.least);
     c->least = at_least.best;
     before = plan_bytes(c->least);
@@ -202,6 +206,7 @@ static neap_status ask_share(struct choice *c, const struct planner_options *opt
   struct descent descent = {0};
   struct planner_options fresh = *options;
   fresh.descent = &descent;
+  fresh.work = fresh.least_work;
   uint64_t missing;
   struct choice below = {.step = c->step,
                          .name = c->name,
@@ -218,7 +223,7 @@ static neap_status ask_share(struct choice *c, const struct planner_options *opt
   return status;
 }
 
-/* Replaces the least plan by lower ones while budgets below it are met. */
+/* Replaces the least plan by lower ones while budgets below it are met. This takes longer than all before. */
 static neap_status ask_shares_below(struct choice *c, const struct planner_options *options) {
   const int shares = (int)(sizeof shares_below / sizeof *shares_below);
   for (int tries = 0, i = 0; i < shares && tries < TRIES_BELOW; tries++) {
@@ -239,7 +244,7 @@ static neap_status ask_rows(struct choice *c, const struct planner_options *opti
   TRY(ask_below_least(c, options, &met));
   if (met) return NEAP_OK;
   TRY(ask_at_least(c, options));
-  return options->effort == EFFORT_QUICK ? NEAP_OK : ask_shares_below(c, options);
+  return options->effort == EFFORT_QUICK || options->brief ? NEAP_OK : ask_shares_below(c, options);
 }
 
 /* Fails with the last message of the planner if it was asked for by name. */
@@ -314,6 +319,16 @@ static neap_status add_bounds(const struct choice *c, bool quick) {
   return NEAP_OK;
 }
 
+/* Returns the work of one search on the way to the least; 0: no limit. */
+static int64_t share_of_work(int64_t work) {
+  return work > 0 && work < LEAST_SEARCHES ? 1 : work / LEAST_SEARCHES;
+}
+
+/* Returns true if the limit leaves no work for what more than a first plan of the least takes. */
+static bool is_brief(const neap_step *step, int64_t work) {
+  return work > 0 && work < LEAST_WHOLE * planning_work(step->node_count);
+}
+
 /* Asks the planners that are wanted; those that do not restore take steps without optional nodes alone. */
 static neap_status make_plan(const neap_step *step, uint64_t budget, const neap_plan_options *options,
                              uint64_t *smallest, neap_plan **plan) {
@@ -321,6 +336,8 @@ static neap_status make_plan(const neap_step *step, uint64_t budget, const neap_
       .step = step, .budget = budget, .name = options->planner != NULL ? options->planner : "auto"};
   RETURN_IF(strcmp(choice.name, "auto") != 0 && planner_find(choice.name) == NULL, NEAP_INVALID_ARGUMENT,
             "planner '%s' does not exist", choice.name);
+  RETURN_IF(options->least_work < 0, NEAP_INVALID_ARGUMENT, "least_work must not be negative (got %lld)",
+            (long long)options->least_work);
   const double start = clock_seconds();
   const volatile int *before = stop_listen(options->stop);
   struct descent descent = {0};
@@ -329,6 +346,8 @@ static neap_status make_plan(const neap_step *step, uint64_t budget, const neap_
                                                   .deadline =
                                                       options->seconds > 0 ? start + options->seconds : 0,
                                                   .started = start,
+                                                  .least_work = share_of_work(options->least_work),
+                                                  .brief = is_brief(step, options->least_work),
                                                   .progress = options->progress,
                                                   .context = options->context};
   neap_status status = find_bounds(&choice, options->quick);

@@ -231,7 +231,8 @@ static neap_status ask_for_least(const neap_step *step, const struct planner *pl
   if (status == NEAP_OK) status = simulate(step, schedule.nodes.data, (int32_t)schedule.nodes.count, &score);
   uint64_t low = demand.capacity = status == NEAP_OK ? score.peak_bytes - step->resident_bytes : 0;
   if (status == NEAP_OK) status = plan_of_schedule(step, &schedule, &demand, &plan);
-  for (int i = 0; status == NEAP_OK && i < SHRINK_TRIES && plan->arena_bytes > low + low / SHRINK_SHARE;
+  for (int i = 0; status == NEAP_OK && i < (options->brief ? 0 : SHRINK_TRIES) &&
+                  plan->arena_bytes > low + low / SHRINK_SHARE;
        i++) {
     const uint64_t middle = low + (plan->arena_bytes - low) / 2;
     status = shrink(step, &schedule, middle, &plan);

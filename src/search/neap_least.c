@@ -197,8 +197,8 @@ static neap_status keep_all_first(const neap_step *step, struct descent *out) {
   return status;
 }
 
-neap_status find_descent(const neap_step *step, struct descent *out) {
-  const struct planner_options quick = {.effort = EFFORT_QUICK};
+neap_status find_descent(const neap_step *step, int64_t work, struct descent *out) {
+  const struct planner_options quick = {.effort = EFFORT_QUICK, .work = work};
   struct planning p = planning_of(step, 0, &quick);
   struct reordered_step leaner;
   neap_status status = leaner_step_create(step, &leaner);

@@ -18,7 +18,7 @@
 static neap_status give_rung(const neap_step *step, const struct planner_options *options,
                              const uint64_t *limit, struct schedule *out) {
   struct descent own = {0}, *descent = options->descent != NULL ? options->descent : &own;
-  neap_status status = descent->rungs.count == 0 ? find_descent(step, descent) : NEAP_OK;
+  neap_status status = descent->rungs.count == 0 ? find_descent(step, options->least_work, descent) : NEAP_OK;
   const struct rung *least = descent_least(descent),
                     *rung = limit == NULL ? least : descent_within(descent, step->resident_bytes + *limit);
   if (status == NEAP_OK && rung == NULL)

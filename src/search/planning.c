@@ -13,18 +13,18 @@
 #include "step/simulate.h"
 #include "step/tuning.h"
 
-/* Returns the work of one plan, in units of the timeline: some hundredths of a second for ten nodes, less
- * than a second for a few hundred, a few seconds for ten thousand. */
-static int64_t work_for(int64_t nodes) {
+int64_t planning_work(int64_t nodes) {
   return nodes < PLAN_WORK_NODES
              ? nodes * PLAN_WORK_EACH
              : (int64_t)PLAN_WORK_NODES * PLAN_WORK_EACH + (nodes - PLAN_WORK_NODES) * PLAN_WORK_EACH_MORE;
 }
 
+static int64_t limited(int64_t work, int64_t limit) { return limit > 0 && limit < work ? limit : work; }
+
 struct planning planning_of(const neap_step *step, uint64_t limit, const struct planner_options *options) {
   return (struct planning){.step = step,
                            .limit = limit,
-                           .work = work_for(step->node_count),
+                           .work = limited(planning_work(step->node_count), options->work),
                            .options = options,
                            .told = {INFINITY, INT64_MAX}};
 }

@@ -24,6 +24,10 @@ struct planning {
   } told; /* the best that was reported to the caller */
 };
 
+/* Returns the work of one plan, in units of the timeline: some hundredths of a second for ten nodes, less
+ * than a second for a few hundred, a few seconds for ten thousand. */
+int64_t planning_work(int64_t nodes);
+
 /* Starts without candidates. Step and options stay the caller's and must outlive it. */
 struct planning planning_of(const neap_step *step, uint64_t limit, const struct planner_options *options);
 void planning_free(struct planning *planning);

@@ -21,10 +21,13 @@ struct planner_options {
   enum effort effort;
   double deadline; /* of clock_seconds(): a planner that searches stops then; 0: none, deterministic */
   double started;  /* of the same clock */
-  struct descent *descent;     /* keeps a planner's way to the least peak for later calls with this step; its
-                                  order of the nodes may differ from the step's; NULL: not kept */
-  struct schedule *runner_up;  /* starts empty; receives another schedule that is nearly as good, if the
-                                  planner has one, whose layout may be better; NULL: not asked for */
+  int64_t work, least_work;   /* the most of a search, and of one on the way to the least, in units of the
+                                 timeline; 0: what the size of the step gives */
+  bool brief;                 /* the least is taken as it is found: its plan and layout are not improved on */
+  struct descent *descent;    /* keeps a planner's way to the least peak for later calls with this step; its
+                                 order of the nodes may differ from the step's; NULL: not kept */
+  struct schedule *runner_up; /* starts empty; receives another schedule that is nearly as good, if the
+                                 planner has one, whose layout may be better; NULL: not asked for */
   const struct schedule *near; /* a valid schedule that needs no more than the budget or little more, from
                                   which a planner may go on; NULL: none */
   neap_plan_progress_function *progress; /* called now and then by planners that search; NULL: none */

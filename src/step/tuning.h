@@ -30,6 +30,8 @@ static const double ORDER_MIRRORED_SHARE = 0.95, ORDER_LEANER_SHARE = 0.9;
 
 enum {
   LEAST_WORK_MOST = 24000000,     /* of each search: twice that of a plan, but in a large step */
+  LEAST_SEARCHES = 4,             /* get a part of a caller's limit of the work; */
+  LEAST_WHOLE = 12,               /* plans' work is what finding the least takes without a limit */
   LEAST_PEBBLING_NODES = 100,     /* in larger steps it finds deep recomputation whose values do not pack */
   LEAST_PEBBLING_WORK = 32000000, /* some hundredths of a second */
   LEAST_PEBBLING_UNITS = 16       /* of its work in the time of one unit of the timeline */

@@ -160,6 +160,42 @@ static void expect_quick_looks(const neap_step *step, uint64_t least) {
   }
 }
 
+/* With little work, what is said to be the least is met too, and is the same each time. */
+static void expect_brief_least(const neap_step *step, int64_t work) {
+  const neap_plan_options brief = {.least_work = work};
+  neap_plan *least = NULL, *same = NULL, *again = NULL;
+  uint64_t smallest = 0;
+  assert_int_equal(neap_plan_make_with(step, NEAP_BUDGET_MIN, &brief, NULL, &least), NEAP_OK);
+  expect_valid(step, least);
+  assert_int_equal(neap_plan_make_with(step, NEAP_BUDGET_MIN, &brief, NULL, &same), NEAP_OK);
+  assert_int_equal(peak(same), peak(least));
+  assert_true(same->cost == least->cost);
+  assert_int_equal(neap_plan_make_with(step, peak(least), &brief, NULL, &again), NEAP_OK);
+  expect_valid(step, again);
+  assert_true(peak(again) <= peak(least));
+  neap_plan_free(again);
+  again = NULL;
+  const uint64_t none = plan_lower_bound(step) - 1;
+  assert_int_equal(neap_plan_make_with(step, none, &brief, &smallest, &again), NEAP_OVER_BUDGET);
+  assert_int_equal(smallest, peak(least));
+  neap_plan_free(least);
+  neap_plan_free(same);
+}
+
+static void test_brief_least(void **state) {
+  (void)state;
+  for (int i = 0; i < 1 + shorten(4); i++) {
+    neap_step *step = make_large(i, true);
+    const neap_plan_options negative = {.least_work = -1};
+    neap_plan *plan = NULL;
+    expect_brief_least(step, 1);
+    expect_brief_least(step, 1000000);
+    assert_int_equal(neap_plan_make_with(step, NEAP_BUDGET_MIN, &negative, NULL, &plan),
+                     NEAP_INVALID_ARGUMENT);
+    neap_step_free(step);
+  }
+}
+
 /* What is said to be the least is met when it is asked for, and said again for a byte less; it does not hang
  * on the unit in which sizes are counted. */
 static void test_least(void **state) {
@@ -299,8 +335,12 @@ static void test_wide_node(void **state) {
 }
 
 int run_test_planners(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_random_schedules),
-                                     cmocka_unit_test(test_least), cmocka_unit_test(test_wide_node),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),
+                                     cmocka_unit_test(test_random_schedules),
+                                     cmocka_unit_test(test_least),
+                                     cmocka_unit_test(test_brief_least),
+                                     cmocka_unit_test(test_brief_least),
+                                     cmocka_unit_test(test_wide_node),
                                      cmocka_unit_test(test_against_exhaustive_search)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

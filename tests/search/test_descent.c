@@ -86,7 +86,7 @@ static void test_way_down(void **state) {
     struct schedule kept = {0}, evicted = {0};
     const struct planner_options quick = {.effort = EFFORT_QUICK};
     omp_set_num_threads(4);
-    assert_int_equal(find_descent(step, &descent), NEAP_OK);
+    assert_int_equal(find_descent(step, 0, &descent), NEAP_OK);
     expect_way_down(step, &descent);
     assert_int_equal(plan_keep_all(step, UINT64_MAX, &quick, &kept), NEAP_OK);
     assert_true(descent.rungs.data[0].cost == score_of(step, &kept).cost);
@@ -94,7 +94,7 @@ static void test_way_down(void **state) {
     const neap_status status = plan_evict(step, least - values / 50 - 1, &quick, &evicted);
     assert_int_equal(status, NEAP_OVER_BUDGET);
     omp_set_num_threads(1);
-    assert_int_equal(find_descent(step, &again), NEAP_OK);
+    assert_int_equal(find_descent(step, 0, &again), NEAP_OK);
     omp_set_num_threads(threads);
     assert_int_equal(again.rungs.count, descent.rungs.count);
     for (size_t k = 0; k < again.rungs.count; k++) {

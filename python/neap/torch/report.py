@@ -31,7 +31,7 @@ class Report:
     """The bytes and the cost of training a model. Costs are by FLOPs and bytes (a roofline), so that `overhead` is an estimate.
 
     feasible: whether the budget can be met. peak_bytes: of the plan for the budget; None if it is not feasible. keep_all_bytes:
-    of keeping everything. smallest_budget_bytes: the least budget that can be met. overhead: seconds of the plan over those of
+    of keeping everything. smallest_budget_bytes: the least budget that was found; it is met. overhead: seconds of the plan over those of
     keeping everything, minus 1; None if it is not feasible."""
 
     def __init__(

@@ -1,15 +1,25 @@
 /* Preloaded into a command: fails one of its calls of the system on files of interest, whoever makes it,
  * stdio and other libraries, too: a filter of seccomp traps these calls, and a handler here makes them.
  *
- *   FAIL_IO_FILES  beginnings of absolute paths, separated by colons: calls on other files are left alone and
- * not counted FAIL_IO        "KIND NUMBER HOW": the call of this number, from 1, of this kind (the names in
- * `rows`; `any`: of all together) fails. HOW is one of EIO, ENOSPC, ... (`errors`)  nothing is done, and the
- * call ends with this error short    moves half of the bytes, in whole pages where there are two none moves
- * nothing: the file ends, or takes nothing flip     a write changes a byte on its way before, after, half the
- * process is killed before the call, after it, or when half of a write is done "slow" alone makes each read
- * and write take a millisecond more FAIL_IO_LOG    a file that gets a line for each call: its kind, whether
- * it failed (1), what it gave, the bytes of the file after it (-1: not known), and its path or paths, with
- * tabs between them
+ *   FAIL_IO_FILES  beginnings of absolute paths, separated by colons; calls on
+ *                  other files are left alone and not counted
+ *   FAIL_IO        "KIND NUMBER HOW": the call of this number, from 1, of this
+ *                  kind (a name in `rows`; `any`: of all together) fails
+ *   FAIL_IO_LOG    a file that gets a line for each call: its kind, whether it
+ *                  failed (1), what it gave, the bytes of the file after it (-1:
+ *                  not known), and its path or paths, with tabs between them
+ *
+ * HOW is one of
+ *
+ *   EIO, ENOSPC, ... (`errors`)  nothing is done; the call ends with this error
+ *   short                        half of the bytes move, in whole pages where
+ *                                there are two
+ *   none                         nothing moves: the file ends, or takes nothing
+ *   flip                         a write changes a byte on its way
+ *   before, after, half          the process is killed before the call, after
+ *                                it, or when half of a write is done
+ *
+ * "slow" alone makes each read and write take a millisecond more.
  *
  * The command must not replace itself (execve): the filter stays, but not the handler. */
 #include <dlfcn.h>

@@ -22,7 +22,7 @@ expect 0 "${wide[@]}" --steps 2 "${stored[@]}" --out wide
 expect 0 "$neap" train --resume wide --steps 3 --json
 same "$(field weights_sha256)" "$kept" "the weights resumed with activations on disk"
 rm -rf wide
-expect 1 env LD_PRELOAD="$build/tests/libfail_disk.so" FAIL_DISK="read 4 error" "${wide[@]}" --steps 3 "${stored[@]}" \
+expect 1 env LD_PRELOAD="$build/tests/libfail_io.so" FAIL_IO_FILES="$disk/" FAIL_IO="read 4 EIO" "${wide[@]}" --steps 3 "${stored[@]}" \
   --checkpoint-every 1 --out wide
 says "$disk: its file cannot be read"
 [ -z "$(ls "$disk")" ] || fail "something is left in $disk"

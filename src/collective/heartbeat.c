@@ -16,7 +16,7 @@
 #include "collective/calls.h"
 #include "collective/star.h"
 
-/* What ranks send each other. Rank 0 forwards what it gets of LEAVES and FAILS to all others. */
+/* The messages that ranks send each other. Rank 0 forwards each LEAVES and FAILS to all others. */
 enum frame_kind { BEATS, LEAVES, FAILS };
 
 struct frame {
@@ -222,7 +222,7 @@ static void hear(struct heart *h, struct link *link) {
   }
 }
 
-/* What other threads asked the heartbeat's for. Returns whether it goes on. */
+/* Does what other threads asked of the heartbeat's thread. Returns false if it must end. */
 static bool serve(struct heart *h, bool *left) {
   uint64_t count;
   if (read(h->wake, &count, sizeof count) < 0 && errno != EAGAIN) return false;

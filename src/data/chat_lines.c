@@ -16,7 +16,7 @@ void chat_lines_close(struct chat_lines *lines) {
   vector_free(&lines->sample.messages);
 }
 
-/* What a message begins with: "FILE: line L". */
+/* The beginning of a message: "FILE: line L". */
 #define PLACE       "%s: %s %lld"
 #define PLACE_OF(l) (l)->file.name, (l)->unit, (long long)(l)->record
 

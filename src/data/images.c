@@ -93,7 +93,7 @@ static void close_images(struct source *source) {
 
 /* ---- Sizes ---- */
 
-/* What the headers of all pictures tell. */
+/* The sizes that the headers of all pictures state. */
 struct sizes {
   int64_t height, width; /* of all; 0: they differ; -1: none was seen */
   int64_t least[2];      /* height and width */

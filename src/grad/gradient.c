@@ -222,7 +222,7 @@ static neap_status add_sum(struct neap_graph *graph, const struct optimizer *o, 
   return NEAP_OK;
 }
 
-/* Where the gradients of a parameter are added up. */
+/* Finds the state in which the gradients of a parameter are added up; creates the parameter's states. */
 static neap_status find_sum(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
                             int32_t *sum) {
   int32_t states[RULE_STATES];
@@ -424,8 +424,8 @@ static neap_status copy_variables(const struct neap_graph *from, struct neap_gra
   return NEAP_OK;
 }
 
-/* What says where sparse parameters have their values, in the order in which these stand, as updates of their
- * pool have it (UPDATE_SLOTS). */
+/* The inputs that say where sparse parameters have their values, in the parameters' order, as updates of
+ * their pool take them (UPDATE_SLOTS). */
 struct position_inputs {
   int32_t pool; /* NO_TENSOR: none exist, or their values are not rounded */
   VECTOR(int32_t) ids;

@@ -13,7 +13,7 @@
  * averages. On failure the graph is half made: free it. */
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer);
 
-/* Whether something comes before and after the micro-batches, of which there may be one alone. */
+/* Returns true if nodes run before and after the micro-batches, of which there may be only one. */
 bool step_in_parts(const struct optimizer *optimizer);
 
 /* In such a step that graph is what each of them runs: it adds gradients up, where it can in the

@@ -1,4 +1,4 @@
-/* What an operator is given besides tensors: a struct for each family of operators, in a union. A family
+/* The arguments of an operator besides tensors: a struct for each family of operators, in a union. A family
  * describes its struct by rows of name, type and place, which serve printing and the keys of measured costs
  * (attributes_print). */
 #ifndef NEAP_GRAPH_ATTRIBUTES_H

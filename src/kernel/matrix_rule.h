@@ -21,7 +21,7 @@ static void take_weights(const struct matrix_rule *m, int64_t first, int64_t cou
 static void change_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *by);
 static void multiply(const struct matrix_rule *m, const struct rule_product *p);
 
-/* What a rule works on: `batch` matrices [rows, columns] of one parameter, which lie row by row. */
+/* The operands of a rule: `batch` matrices [rows, columns] of one parameter, row by row. */
 struct matrix_rule {
   struct matrix_shape shape;
   const struct update_attributes *a;

@@ -96,7 +96,7 @@ static neap_status solve_first(struct stages *s, int attempt, int64_t *work, uin
 
 /* ---- The table ---- */
 
-/* How to mend if the others do not fit around the first stage. */
+/* The repair if the others do not fit around the first stage. */
 enum mending {
   NOT_MENDED,
   AS_THEY_LIE, /* ejection starts from all of them */

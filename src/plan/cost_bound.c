@@ -228,7 +228,7 @@ static double look_at(struct bounding *b, int32_t v) {
   return room_beside(b, v);
 }
 
-/* How many nodes to skip: all are looked at, or this number in each part of the step. */
+/* Returns the stride over nodes, so that at most BOUND_SAMPLES for each part of the step are looked at. */
 static int32_t stride_of(const neap_step *step, int32_t parts) {
   return 1 + step->node_count / (parts * BOUND_SAMPLES);
 }

@@ -1,4 +1,4 @@
-/* What a run of a pipeline needs besides the public functions. */
+/* Functions that a run of a pipeline needs besides the public ones. */
 #ifndef NEAP_PLAN_PIPELINE_PLAN_H
 #define NEAP_PLAN_PIPELINE_PLAN_H
 

@@ -115,8 +115,8 @@ static bool better(const struct repair *r, const struct neap_plan *a, const stru
   return a->cost < b->cost;
 }
 
-/* Where a plan sticks out, leaves up to half that much less memory to the values of the nodes that run there;
- * the rest may then fit elsewhere. */
+/* Leaves less memory, by up to half the excess, to values of the nodes that run where a plan exceeds the
+ * budget; the rest may then fit elsewhere. */
 static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   struct simulation score;
   struct instance *instances = NULL;

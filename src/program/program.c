@@ -354,7 +354,7 @@ static neap_status call_kernel(const struct program *program, const struct call 
   return NEAP_OK;
 }
 
-/* What a run needs besides the program. */
+/* The arguments and the state of a run. */
 struct run {
   const struct run_context *context;
   const struct device_memory *memory;

@@ -421,7 +421,7 @@ static neap_status walk_order(struct walk *w) {
       TRY(run_update(w, v));
     pass_reads(w, v);
   }
-  /* What has to be there at the end is made while the updates that waited for it wait still. */
+  /* Makes the missing outputs before the updates that waited for them. */
   for (int32_t i = 0; i < step->output_count; i++) {
     const int32_t t = step->outputs[i], way = w->resident[t] ? 0 : way_back(w, t);
     if (way < 0) return NEAP_OVER_BUDGET;

@@ -44,7 +44,7 @@ enum part {
 
 enum activation { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU };
 
-/* What the last block's rows become; neap_head has the same. */
+/* The use of the last block's rows; neap_head has the same values. */
 enum stack_head {
   STACK_TOKENS,
   STACK_CLASSES, /* of the first token */
@@ -114,7 +114,7 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
  * model. */
 neap_status transformer_check(const char *what, const struct transformer *t);
 
-/* Whether a part is a parameter by itself, without ".weight". */
+/* Returns true if a part is a parameter by itself, without ".weight". */
 bool transformer_is_bare(const struct transformer *t, enum part part);
 
 /* The name of a part's layer in block `block` of the stack, counted from 0. */

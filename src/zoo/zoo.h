@@ -1,4 +1,4 @@
-/* What the model files share. */
+/* Declarations that the model files share. */
 #ifndef NEAP_ZOO_ZOO_H
 #define NEAP_ZOO_ZOO_H
 

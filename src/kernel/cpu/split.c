@@ -301,7 +301,7 @@ static neap_status make_parts(struct splitting *s, struct split_kernel *k, struc
   }
 }
 
-/* How each operand is given to the parts, and where its f32 are in the workspace. */
+/* Sets how each operand is given to the parts, and where its f32 are in the workspace. */
 static void fill_operands(const struct splitting *s, struct split_kernel *k,
                           const struct memory_format *formats) {
   const struct node *node = s->node;

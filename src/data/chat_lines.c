@@ -187,7 +187,7 @@ static neap_status parse(struct chat_lines *l, struct text *record) {
     record->name = name;
   }
   TRY(utf8_check(record));
-  /* Numbers are of fields that are not read, and may be larger than 64 bits hold. */
+  /* Fields with numbers are not read, and their numbers may not fit into 64 bits. */
   const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
   l->root = json_loadb(record->bytes, record->length, flags, &error);
   RETURN_IF(l->root == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,

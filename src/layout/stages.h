@@ -31,7 +31,7 @@ neap_status place_shapes(const struct packing *packing, const struct placement_l
 enum staging {
   /* The large ones, by the search. Steps have a few hundred large values, which decide how high an arena
    * gets. They have many times as many small ones, which fit almost anywhere but make the search for all
-   * hopeless. `work` is of the search. */
+   * hopeless. `work` limits the search. */
   LARGE_BY_SEARCH,
   /* The large ones, whose neighbours are few, by ejection. `work` limits ejection. */
   LARGE_BY_EJECTION,

@@ -415,7 +415,7 @@ static void pad_to_windows(const int64_t pixels[2], struct window *w) {
 }
 
 /* Reads a pool and its input, which is padded where the window cannot do it: with `fill`, and with `unlike`
- * set. `fill` 0 is of a mean, in which padding counts with count_include_pad alone. */
+ * set. `fill` 0 belongs to a mean, in which padding counts with count_include_pad alone. */
 static neap_status read_pool(struct import *m, const struct onnx_node *n, float fill, struct window *w,
                              neap_pool_options *o, neap_tensor *x, bool *unlike) {
   TRY(need_inputs(m, n, 1));

@@ -93,7 +93,7 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
 }
 
 /* Returns true if the repair ends with this plan and this number of layouts in vain: no more is asked, or
- * more is of no use. */
+ * more work would not help. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
   if (in_vain >= (fits(r, best) ? REPAIR_PATIENCE_TIGHT : REPAIR_PATIENCE)) return true;

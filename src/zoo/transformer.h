@@ -13,7 +13,7 @@ enum part {
   PART_FIRST_TOKEN, /* bare [1, 1, width]: what stands before the patches */
   PART_POSITION,    /* embedding [places, width]; without it positions are rotary. Of images bare, [1, places,
                        width] */
-  PART_SEGMENT,     /* embedding [2, width]: all tokens are of the first segment */
+  PART_SEGMENT,     /* embedding [2, width]: all tokens belong to the first segment */
   PART_EMBEDDING_NORM, /* of the sum of these */
   PART_ATTENTION_NORM, /* before attention; where norms come last behind the sum with it */
   PART_QKV,            /* queries, keys and values in one layer, or */
@@ -93,7 +93,7 @@ struct transformer {
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
   bool rms;                            /* norms do not subtract the mean */
   bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
-  bool wide_norms;                     /* PART_QUERY_NORM and PART_KEY_NORM are of all heads together */
+  bool wide_norms;                     /* PART_QUERY_NORM and PART_KEY_NORM normalise all heads together */
   bool tied;                           /* the head has the embedding's weights */
   float epsilon;                       /* of norms */
   float score_cap, logit_cap;          /* x becomes cap tanh(x / cap); 0: it stays */

@@ -42,7 +42,7 @@ enum { PLANNER_LIMIT = 32, POINTS = 12 };
  * planner is asked, for LARGE_SECONDS at a time. */
 enum { LARGE_STEP = 2000, LARGE_SECONDS = 3 };
 
-/* When a curve whose number of points was left open has gone on for so long it gets no further ones. */
+/* The seconds after which a curve whose number of points was left open gets no further ones. */
 static const double patience = 45;
 
 /* A planner's answer for a budget. */
@@ -147,7 +147,7 @@ static bool cheaper(const neap_plan *plan, const neap_plan *than) {
   return a.cost < b.cost;
 }
 
-/* It takes the place of points of its planner that need no less: it is cheaper. */
+/* Adds a point in the place of points of its planner that need no less: it is cheaper. */
 static void add_point(struct curve *curve, int series, const struct answer *answer) {
   neap_plan_info info;
   neap_plan_describe(answer->plan, &info);

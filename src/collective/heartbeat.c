@@ -59,7 +59,7 @@ struct heart {
   struct ending ending;
 };
 
-/* Which rank prints that `rank` is lost: the lowest other one. */
+/* Returns the rank that prints that `rank` is lost: the lowest other one. */
 static int speaker_for(int rank) { return rank == 0 ? 1 : 0; }
 
 static void wake(const struct heart *h) {

@@ -450,7 +450,7 @@ static real projected_step(const struct matrix_rule *m) {
   return m->rate * (real)(m->first_correction / m->second_correction);
 }
 
-/* Whose factor element [r, c] has. */
+/* Returns the channel whose factor element [r, c] has. */
 static int64_t channel(const struct projected *j, int64_t r, int64_t c) { return j->tall ? r : c; }
 
 /* APOLLO: the gradient, each of its longer side (or, of one factor alone, all of it) times the factor that

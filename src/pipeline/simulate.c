@@ -69,7 +69,7 @@ static uint64_t handed_bytes(const struct simulation *s, int32_t part) {
   return output_bytes(s, p->pass == PIPELINE_FORWARD ? p->end - 1 : p->begin - 1);
 }
 
-/* When what a task makes is on a rank. */
+/* Returns the moment at which a task's result is on a rank. */
 static double arrival(const struct simulation *s, int32_t part, int32_t micro_batch, int32_t rank,
                       uint64_t bytes) {
   const int32_t k = at(s, part, micro_batch);

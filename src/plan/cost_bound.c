@@ -13,7 +13,7 @@
 #include "step/simulate.h"
 #include "step/tuning.h"
 
-/* When a node's first run comes in every schedule, compared with the first run of the cut's node. */
+/* The place of a node's first run in every schedule, compared with the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
 
 /* A cut: the first run of one node. */

@@ -49,7 +49,7 @@ static neap_status read_on(struct chat_lines *l) {
   return NEAP_OK;
 }
 
-/* Drops what is before the place from the window. */
+/* Drops the bytes before the place from the window. */
 static void drop_used(struct chat_lines *l) {
   if (l->at > 0) memmove(l->window.data, l->window.data + l->at, l->window.count - l->at);
   l->window.count -= l->at;

@@ -210,7 +210,7 @@ struct others {
   char text[160];
 };
 
-/* ", but 12 .webp, 3 .heic": what was left out so far. */
+/* ", but 12 .webp, 3 .heic": the files that were left out so far. */
 static struct others others_text(const struct images *images) {
   struct others others = {""};
   size_t length = 0;

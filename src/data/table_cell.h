@@ -25,7 +25,7 @@ enum table_cell {
   CELL_KINDS
 };
 
-/* Tells what a cell without blanks around it is; *value is that of a number. */
+/* Returns the kind of a cell without blanks around it; *value: that of a number. */
 enum table_cell table_cell(const struct table_form *form, const char *text, double *value);
 
 /* Returns true for a gap that the form takes. */

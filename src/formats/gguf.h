@@ -72,7 +72,7 @@ neap_status gguf_expect_rows(const struct gguf *gguf, int32_t tensor, int64_t fi
 
 /* ---- Writing (gguf_save.c) ---- */
 
-/* Pairs to write; they borrow what they are given. */
+/* Pairs to write; they borrow their arguments. */
 struct gguf_pairs {
   VECTOR(struct gguf_pair) list;
 };

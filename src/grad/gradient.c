@@ -6,7 +6,7 @@
 
 #include "grad/rules.h"
 
-/* Marks what a gradient flows to: parameters that are not frozen, and values that are made from such. */
+/* Marks the tensors that a gradient reaches: unfrozen parameters, and values that are made from such. */
 static void mark_needed(const struct neap_graph *graph, bool *needed) {
   for (size_t t = 0; t < graph->tensors.count; t++)
     needed[t] = graph->tensors.data[t].role == NEAP_ROLE_PARAMETER && !graph->tensors.data[t].frozen;
@@ -238,7 +238,7 @@ static neap_status accumulate(struct neap_graph *graph, const struct optimizer *
   return add_update_node(graph, OP_ACCUMULATE, o, (int32_t[]){parameter, gradient, sum}, 3, &sum, 1);
 }
 
-/* The same for a dense gradient of what a node has made dense. */
+/* The same for a dense gradient of a parameter that a node made dense. */
 static neap_status accumulate_sparse(struct neap_graph *graph, const struct optimizer *o,
                                      const struct node *densify, int32_t gradient) {
   const int32_t *in = densify->inputs;

@@ -30,7 +30,7 @@ struct matrix_rule {
   int64_t t;                                  /* the number of the update, from 1 */
   uint64_t seed;                              /* of this parameter's projections */
   real *states[RULE_STATES];                  /* NULL: it has none */
-  unsigned char *work;                        /* rule_workspace bytes; what is free of them */
+  unsigned char *work;                        /* rule_workspace bytes; the free ones */
   const void *context;                        /* of the includer's functions */
 };
 
@@ -416,7 +416,7 @@ static void add_squares_of(const struct matrix_rule *m, const struct projected *
                      (double)panel[r * columns + c] * (double)panel[r * columns + c];
 }
 
-/* Returns what the scaled gradient is divided by so that its norm grows by no more than a hundredth; the
+/* Returns the divisor of the scaled gradient with which its norm grows by no more than a hundredth; the
  * state is the norm of the last one. */
 static double limit_growth(const struct matrix_rule *m, double norm) {
   real *last = m->states[RULE_LIMIT];

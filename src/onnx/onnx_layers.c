@@ -435,7 +435,7 @@ static neap_status read_pool(struct import *m, const struct onnx_node *n, float 
     TRY(tensor_of(m, n, 0, x));
   else
     TRY(window_input(m, n, fill, w, x));
-  o->count_padding = o->count_padding || (!own && !o->ceil); /* what a Pad has made counts */
+  o->count_padding = o->count_padding || (!own && !o->ceil); /* padding that a Pad made counts */
   o->padding = w->before[0];
   *unlike = w->before[0] != w->behind[0] || w->before[0] != w->before[1] || w->before[1] != w->behind[1] ||
             o->padding >= o->size;

@@ -81,7 +81,7 @@ static bool is_done(const bool *done, const struct simulation *s, int32_t part, 
   return part < 0 || done[at(s, part, micro_batch)];
 }
 
-/* The forward part that makes what the part begins with; -1: the first block's input. */
+/* Returns the forward part that makes a part's first input; -1: it is the model's. */
 static int32_t source_part(const struct simulation *s, int32_t part) {
   const struct pipeline_part *p = &s->schedule->parts[part];
   return p->begin > 0 ? s->maker[p->begin - 1] : -1;
@@ -167,7 +167,7 @@ static double end_common_rank(struct simulation *s, int32_t rank) {
   return update;
 }
 
-/* Adds what a rank does after its last task, and what is resident. */
+/* Adds a rank's work after its last task, and resident bytes. */
 static double end_rank(struct simulation *s, int32_t rank) {
   const struct pipeline_problem *p = s->problem;
   double exchange = 0, update = 0;

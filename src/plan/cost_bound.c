@@ -26,7 +26,7 @@ struct cut {
 
 /* A choice of the nodes to run again: each pays its cost, and each byte kept pays a price. */
 struct choice {
-  double cost, kept; /* of what is made again; bytes */
+  double cost, kept; /* of the values made again; bytes */
   double value;      /* of the best choice for the price, less the price of the room */
 };
 

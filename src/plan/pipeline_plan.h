@@ -13,7 +13,7 @@ neap_status pipeline_chain(const neap_step *step, struct chain *out);
  * pipeline_problem); NULL: ours, whose ranks do not. */
 bool pipeline_is_common(const char *way);
 
-/* Return the schedule of a pipeline, and what it is for; borrowed. */
+/* Return the schedule of a pipeline, and its problem; borrowed. */
 const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *pipeline);
 const struct pipeline_problem *pipeline_problem_of(const neap_pipeline *pipeline);
 

@@ -152,7 +152,7 @@ struct attempt {
   bool little;    /* it does with little less than the start */
   uint32_t seed;
   int layouts;                      /* at most, up to LAYOUTS */
-  struct neap_plan *plans[LAYOUTS]; /* what it made, in order */
+  struct neap_plan *plans[LAYOUTS]; /* the plans that it made, in order */
   int count;
   const struct neap_plan *best; /* of those, and the repair's */
   int in_vain;                  /* as in the repair */

@@ -26,7 +26,7 @@ bool is_running_statistic(const struct tensor *t) {
          dtype_is_real(t->dtype);
 }
 
-/* Returns what a node changes that outlives the step. */
+/* Returns the kind of change by a node that outlives the step. */
 static enum change change_of(const struct neap_graph *graph, const struct node *node) {
   enum change most = CHANGED_NOTHING;
   for (int32_t i = 0; i < node->update_count; i++) {

@@ -113,7 +113,7 @@ static neap_status clean_round(struct cleaning *c, int32_t *newest, struct sched
     swap_schedules(out, &shorter);
     *score = now;
   } else {
-    *changed = false; /* the estimate was too hopeful: keep what is known to fit */
+    *changed = false; /* the estimate was too hopeful: keep the schedule that is known to fit */
     if (status == NEAP_INVALID_PLAN) status = NEAP_OK;
   }
   schedule_free(&shorter);

@@ -12,7 +12,7 @@
 struct table {
   float *cost;   /* [limit + 1] */
   float bound;   /* no plan is cheaper */
-  int32_t limit; /* the slots beside what the stages hold; negative: no table */
+  int32_t limit; /* the slots that the stages do not hold; negative: no table */
   int32_t from;  /* the least m with a finite cost; limit + 1: none */
 };
 

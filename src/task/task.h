@@ -30,7 +30,7 @@ struct task_chat {
   const char
       *template_name;   /* that the user asks for, before the model's; NULL: "chatml" where that has none */
   bool train_on_prompt; /* all tokens carry loss, not the assistant's alone */
-  bool skip_long;       /* what is longer than a sequence is left out, not cut */
+  bool skip_long;       /* conversations longer than a sequence are left out, not cut */
   bool packed;          /* several share a row; tokens come with their places, "place" [N, T] */
 };
 
@@ -43,7 +43,7 @@ struct task_pixels {
 /* A kind of task. */
 struct task_row {
   const char *input, *label; /* inputs of its graph; an image may also come as bytes, see neap_byte_input */
-  const char *records;       /* what a batch has: "images", "sequences", "records" or "pairs" */
+  const char *records;       /* the records of a batch: "images", "sequences", "records" or "pairs" */
   const char *learns;        /* "images", "sequences of tokens" */
   neap_task like;            /* the first kind that learns from the same data */
 };

@@ -32,12 +32,12 @@ enum part {
   PART_EXPERT_GATE,    /* the weights of all experts, one behind the other */
   PART_EXPERT_UP,      /**/
   PART_EXPERT_DOWN,    /**/
-  PART_FEED_POST,      /* a norm of what the layers above give */
+  PART_FEED_POST,      /* a norm of the layers' output above */
   PART_FINAL_NORM,     /* behind the last block */
   PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
   PART_HEAD_NORM,      /* its norm */
   PART_HEAD,           /* to the vocabulary; its weight may be the embedding's */
-  PART_POOLER,         /* of the first token, with tanh: what a classifier reads */
+  PART_POOLER,         /* of the first token, with tanh: a classifier's input */
   PART_CLASSIFIER,     /* to the classes or values */
   PARTS
 };

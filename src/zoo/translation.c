@@ -34,7 +34,7 @@ struct pair {
   bool decodes;                       /* one word a run: */
   neap_tensor position, parent, held; /* its inputs: zoo_build_decoder */
   neap_tensor lengths;                /* of the source */
-  double dropout;                     /* of what is added to the sum */
+  double dropout;                     /* of the terms of the sum */
   double weights;                     /* of attention's weights and of kernels */
 };
 
@@ -43,7 +43,7 @@ struct side {
   const struct pair *pair;
   bool decoder;
   int64_t length;
-  neap_tensor memory; /* of a decoder: what the encoder gave */
+  neap_tensor memory; /* of a decoder: the encoder's output */
 };
 
 /* ---- Layers ---- */

@@ -76,8 +76,8 @@ static int run(int count, char **arguments) {
   return report_unknown_verb(arguments[0]);
 }
 
-/* What planning took is given back: threads that plan share one heap, and oneDNN keeps no kernels of plans
- * that were only tried. A session finds its own again by itself. */
+/* Keeps little of the memory that planning takes: threads that plan share one heap, and oneDNN keeps no
+ * kernels of plans that were only tried. A session finds its own again by itself. */
 static void keep_little(void) {
 #if defined(__GLIBC__)
   mallopt(M_ARENA_MAX, 1);

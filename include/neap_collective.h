@@ -61,7 +61,7 @@ typedef struct neap_exchanges {
 neap_status neap_step_exchanges(const neap_graph *graph, const neap_session_options *options,
                                 const neap_plan *plan, neap_exchanges *exchanges);
 
-/* How fast the ranks of a collective exchange bytes; rates are bytes per second. */
+/* The rates at which the ranks of a collective exchange bytes, in bytes per second. */
 typedef struct neap_exchange_speed {
   uint64_t bytes;         /* of an exchange, a rank */
   double latency;         /* seconds of an allgather of 8 bytes a rank: the median of 100 */

@@ -79,8 +79,8 @@ neap_tensor neap_subtract(neap_builder *b, neap_tensor x, neap_tensor y);
 neap_tensor neap_multiply(neap_builder *b, neap_tensor x, neap_tensor y);
 neap_tensor neap_divide(neap_builder *b, neap_tensor x, neap_tensor y);
 
-/* Where the mask (u8, broadcast) is not 0: gives x, else y of its shape; the other calls give `value`, or
- * -INFINITY, else x. */
+/* Gives x where the mask (u8, broadcast) is not 0, else y, of x's shape. neap_masked_fill gives `value`
+ * there, which may be -INFINITY, else x. */
 neap_tensor neap_where(neap_builder *b, neap_tensor mask, neap_tensor x, neap_tensor y);
 neap_tensor neap_masked_fill(neap_builder *b, neap_tensor x, neap_tensor mask, float value);
 

@@ -123,7 +123,7 @@ typedef struct neap_plan_info {
 neap_status neap_plan_make(const neap_step *step, uint64_t budget, const char *planner, uint64_t *smallest,
                            neap_plan **plan);
 
-/* How to plan. Zeroed: with the effort of neap_plan_make, and the same plan on every machine. */
+/* Options of planning. Zeroed: with the effort of neap_plan_make, and the same plan on every machine. */
 typedef struct neap_plan_options {
   const char *planner; /* NULL: "auto" */
   bool quick;          /* any plan within the budget is enough; if none is found `*smallest` is 0 */
@@ -246,8 +246,8 @@ typedef struct neap_pipeline_info {
   double seconds, bubble; /* of a step; share in which ranks are idle */
   uint64_t least_bytes, highest_bytes,
       smallest_budget; /* of a rank; the least that this way was found to meet */
-  /* Of memory that all ranks must reach, where weights, states and values between parts lie once (roundpipe):
-   * each rank counts an equal part of it above. 0: each rank has its own. */
+  /* Bytes of the memory that all ranks must reach, which holds weights, states and values between parts once
+   * (roundpipe). Each rank counts an equal part of them above. 0: each rank has its own. */
   uint64_t shared_bytes;
 } neap_pipeline_info;
 void neap_pipeline_describe(const neap_pipeline *pipeline, neap_pipeline_info *info);

@@ -93,20 +93,21 @@ typedef enum neap_disk_for {
   NEAP_DISK_FOR_ACTIVATIONS = 4 /* alone, or added to the others */
 } neap_disk_for;
 
-/* Where frozen matrices of a model from a GGUF file or a Hugging Face folder are kept while adapters are
- * trained (session options `lora`): in the session's memory, or in the model's file, from which each weight
- * is read whenever the plan needs it. Weights that bitsandbytes packed stay in memory. The bits are the same.
- * AUTO: in memory if that meets the budget; for NEAP_BUDGET_MIN, whichever needs less. */
+/* The place of a GGUF file's or Hugging Face folder's frozen matrices while adapters are trained (session
+ * options `lora`): the session's memory, or the model's file, from which each weight is read whenever the
+ * plan needs it. Weights that bitsandbytes packed stay in memory. The bits are the same. AUTO: in memory if
+ * that meets the budget; for NEAP_BUDGET_MIN, whichever needs less. */
 typedef enum neap_base_on_disk { NEAP_DISK_AUTO, NEAP_DISK_ALWAYS, NEAP_DISK_NEVER } neap_base_on_disk;
 
-/* What several processes (session options `collective`) divide among them: the states of the optimizer; or
+/* The variables that several processes (session options `collective`) divide: the states of the optimizer; or
  * with ALL also large parameters, which each process gathers whenever its plan reads one. All processes then
  * run the plan of the first. The bits are the same. NEAP_INVALID_ARGUMENT: ALL in a single process. */
 typedef enum neap_shard { NEAP_SHARD_STATES, NEAP_SHARD_ALL } neap_shard;
 
-/* How a session stores which elements of sparse parameters have values: one bit per element, or two bytes per
- * value (its index in a block of 65536 elements) and four per block. SMALLER takes the one with fewer bytes,
- * by shapes and density alone: bits for densities above about 1/16. All give the same bits of weights. */
+/* The form in which a session stores the places of sparse parameters' values: one bit per element, or two
+ * bytes per value (its index in a block of 65536 elements) and four per block. SMALLER takes the one with
+ * fewer bytes, by shapes and density alone: bits for densities above about 1/16. All give the same bits of
+ * weights. */
 typedef enum neap_sparse_positions {
   NEAP_SPARSE_SMALLER,
   NEAP_SPARSE_BITS,
@@ -365,8 +366,9 @@ typedef struct neap_memory {
   uint64_t disk_written;                      /* bytes written to its own file so far */
   uint64_t disk_step_read, disk_step_written; /* of its own file, as planned for a step */
   double disk_waited;                         /* seconds that kernels waited for them */
-  /* Of all processes of a pipeline, which reach it (`pipeline_way` roundpipe): parameters, states, and values
-   * between them. Each process counts an equal part of it in the numbers above. 0: nothing is shared. */
+  /* Bytes that all processes of a pipeline reach (`pipeline_way` roundpipe): parameters, states, and values
+   * between processes. Each process counts an equal part of them in the numbers above. 0: nothing is
+   * shared. */
   uint64_t shared;
 } neap_memory;
 void neap_session_memory(const neap_session *session, neap_memory *memory);

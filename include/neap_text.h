@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What text to make. Only model, folder and tokens must be set: this gives the most likely text. */
+/* The text to make. Only model, folder and tokens must be set: this gives the most likely text. */
 typedef struct neap_generate_options {
   const char *model;        /* a language model */
   const neap_model *opened; /* the model, if the caller has it open; NULL: it is opened by its name */
@@ -57,7 +57,7 @@ typedef struct neap_prompts_options {
 typedef struct neap_prompt_result {
   const char *text; /* without the prompt, ended by a 0 */
   size_t length;
-  /* Of the prompt, how many of these were not read again, and made. */
+  /* The prompt's tokens, those of them that were not read again, and the tokens that were made. */
   int64_t prompt_tokens, kept_tokens, tokens;
 } neap_prompt_result;
 
@@ -119,7 +119,7 @@ neap_status neap_chat_open(const neap_chat_options *options, uint64_t *smallest_
 neap_status neap_chat_say(neap_chat *chat, const char *text, neap_chat_turn *turn);
 void neap_chat_close(neap_chat *chat); /* NULL is allowed */
 
-/* What to translate, by beam search. Only model, checkpoint, beam and line must be set. */
+/* Options of translation, by beam search. Only model, checkpoint, beam and line must be set. */
 enum { NEAP_MAX_BEAM = 256 };
 typedef struct neap_translate_options {
   const char *model;        /* of pairs of sequences, as it was trained: "transformer-64" */

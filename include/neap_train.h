@@ -55,7 +55,7 @@ typedef struct neap_train_progress {
    * another version: the first of those kernels and of the present ones, for people. The last bits then
    * differ from those of a run without the stop. Lives as long as the run. NULL: the kernels are the same. */
   const char *other_kernels;
-  /* Of a pipeline the stages from the last to the first: how many blocks each has, with r where it recomputes
+  /* A pipeline's stages from the last to the first: the number of blocks of each, with r if it recomputes
    * them. NULL: no pipeline. */
   const char *stages;
   const char *combination; /* the techniques in use, as in neap_train_result */
@@ -109,11 +109,11 @@ typedef struct neap_data_source {
 /* Random crops and flips of pictures, windows of texts. USUAL: ON, but OFF for images:. */
 typedef enum neap_augment { NEAP_AUGMENT_USUAL, NEAP_AUGMENT_ON, NEAP_AUGMENT_OFF } neap_augment;
 
-/* What happens to a conversation longer than a sequence. */
+/* The treatment of a conversation longer than a sequence. */
 typedef enum neap_long_records { NEAP_LONG_CUT, NEAP_LONG_SKIP } neap_long_records;
 
-/* Whether several conversations share a row of tokens, without seeing each other. AUTO: yes if the model can,
- * unless the run that is resumed began without it. */
+/* The choice whether several conversations share a row of tokens, without seeing each other. AUTO: yes if the
+ * model can, unless the run that is resumed began without it. */
 typedef enum neap_pack { NEAP_PACK_OFF, NEAP_PACK_ON, NEAP_PACK_AUTO } neap_pack;
 
 typedef struct neap_train_options {
@@ -355,7 +355,7 @@ typedef struct neap_data_report {
 neap_status neap_data_inspect(const char *data, const char *sheet, neap_data_report **report);
 void neap_data_report_free(neap_data_report *report);
 
-/* What to predict. Only model, weights, data and out must be set; the rest may be zero. */
+/* Options of prediction. Only model, weights, data and out must be set; the rest may be zero. */
 typedef struct neap_predict_options {
   /* A ready-made model, a file of safetensors, a data set. A language model of a file needs no weights: it
    * uses its own, and its tokenizer and classes if the data are texts ("csv:FILE,text=COLUMN"). */

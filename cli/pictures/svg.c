@@ -27,7 +27,7 @@ enum { SERIES_PALETTE_SIZE = sizeof series_palette / sizeof *series_palette };
 
 /* ---- The frame ---- */
 
-/* How values are spread: evenly from 0; by their square roots from 0, which leaves room for small ones; by
+/* The spread of values: evenly from 0; by their square roots from 0, which leaves room for small ones; by
  * their logarithms from `least`. */
 enum scale { SCALE_LINEAR, SCALE_ROOT, SCALE_LOG };
 

@@ -1,5 +1,5 @@
-/* What more memory would save: the smallest budget found at which recomputation takes no more than a share of
- * the step's time. */
+/* Finds what more memory would save: the smallest budget found at which recomputation takes no more than a
+ * share of the step's time. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@ const double half_more = 0.5;
 
 enum { HALVINGS = 7 };
 
-/* Whether one planner has a plan that costs no more within a number of bytes; what it takes. Where any cost
- * will do, so does any plan. */
+/* Returns true if one planner has a plan within a budget and an overhead; gives the plan's bytes. An overhead
+ * of INFINITY accepts any plan. */
 static bool is_met(const neap_step *step, uint64_t budget, const char *planner, double overhead,
                    uint64_t *bytes) {
   const neap_plan_options how = {.planner = planner, .quick = overhead == INFINITY};

@@ -39,7 +39,7 @@ static char *field_at(char *line, int column) {
   return at;
 }
 
-/* Which column is called "id"; -1: none. */
+/* Returns the index of the column called "id"; -1: none. */
 static int id_column(const char *header) {
   static const char mark[] = "\xEF\xBB\xBF"; /* spreadsheets begin a file with it */
   if (strncmp(header, mark, strlen(mark)) == 0) header += strlen(mark);

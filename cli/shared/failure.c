@@ -48,7 +48,7 @@ static uint64_t most_address_space(void) {
   return 1024 * (uint64_t)kibibytes;
 }
 
-/* Where the process may not have what the system has. */
+/* Reports the process's limit of address space, if it has one. */
 static void report_memory_limit(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;

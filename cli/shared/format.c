@@ -25,7 +25,7 @@ struct text bytes_text(uint64_t bytes) {
   int unit = 0;
   for (; size >= 1000 && unit < 6; unit++) size /= 1024;
   struct text text;
-  /* What lies in the middle goes up, as in the page, and not to the even digit. */
+  /* Rounds a half up, as the page does, and not to the even digit. */
   const double parts = unit == 0 ? 1 : size < 10 ? 100 : 10;
   snprintf(text.text, sizeof text.text,
            unit == 0   ? "%.0f %s"

@@ -17,7 +17,8 @@
 enum { COMMAND_VERSION = 1 };
 static const char command_format[] = "neap-command";
 
-/* Where a path leads from here, wherever it is read later. The caller frees it. */
+/* Returns `before` and `path` made absolute, so that it means the same in every folder. The caller frees
+ * it. */
 static char *from_anywhere(const char *before, size_t length, const char *path) {
   char *text = NULL, *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
   const bool far = path[0] == '/' || here == NULL;
@@ -39,7 +40,8 @@ static bool is_there(const char *path, size_t length, bool *told) {
   return there;
 }
 
-/* How long the path is with which `text` begins: to its end, a comma or a colon; 0: nothing is there. */
+/* Returns the length of the path with which `text` begins: to its end, a comma or a colon; 0: nothing is
+ * there. */
 static size_t path_length(const char *text, bool *told) {
   for (size_t length = strlen(text); length > 0; length--) {
     const char after = text[length];

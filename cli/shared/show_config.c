@@ -46,7 +46,7 @@ static bool put_value(FILE *file, const neap_setting *setting, const char *value
   return text != NULL;
 }
 
-/* Whether a run of these options can be given it. */
+/* Returns true if a run of these options accepts the setting. */
 static bool is_of_use(const neap_setting *setting, const neap_train_options *options) {
   return neap_setting_check_use(setting, options) == NEAP_OK;
 }

@@ -39,7 +39,7 @@ static void print_names(FILE *f, const char *title, const char *const *names, in
 /* Returns the decimals of a rate, so that a slow one is not 0. */
 static int rate_decimals(double rate) { return rate >= 10 ? 0 : rate >= 0.1 ? 1 : 3; }
 
-/* What came of the weights to start from, on either side. */
+/* Prints how many tensors the file gave, and the names that one of file and model lacks. */
 static void print_initialisation(FILE *f, const char *from, const neap_initialisation *i) {
   fprintf(f, "weights       %d tensors from %s%s\n", i->taken, from,
           i->missing_count + i->reshaped_count > 0 ? "; the others start at random" : "");
@@ -48,7 +48,8 @@ static void print_initialisation(FILE *f, const char *from, const neap_initialis
   print_names(f, "unused", i->unused, i->unused_count);
 }
 
-/* What weights in blocks save, and those that the option names and that are in none. */
+/* Prints the bytes that weights in blocks save, and the weights that the option names but that are in
+ * none. */
 static void print_stored(FILE *f, const neap_session_options *session, const neap_train_progress *progress) {
   const char *store = session->store, *base = session->base;
   fprintf(f, "stored        %s%s%s%s", store != NULL ? store : "", store != NULL && base != NULL ? ", " : "",
@@ -60,7 +61,7 @@ static void print_stored(FILE *f, const neap_session_options *session, const nea
   fputc('\n', f);
 }
 
-/* What changes records at random, if anything does. */
+/* Returns the report's words for the random changes of records; "": none apply. */
 static const char *augmentation(const neap_train_progress *progress) {
   const bool images = of_images(progress->task);
   if (progress->conversations > 0 || progress->task == NEAP_TASK_PAIRS) return "";
@@ -473,7 +474,7 @@ static void add_process(json_t *memory, const neap_train_result *r) {
                                              (json_int_t)r->sent_bytes, "exchange_share", r->exchange_share));
 }
 
-/* What the run's own settings add. */
+/* Adds the fields that depend on the run's settings. */
 static void add_report(json_t *memory, const struct train_report *report, const neap_train_result *r) {
   const neap_memory *m = &r->memory;
   if (report->frozen > 0)

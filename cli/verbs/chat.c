@@ -165,7 +165,8 @@ static int tell(const struct conversation *c, const char *folder, const neap_tra
   return EXIT_DONE;
 }
 
-/* What a run learned from conversations without a name was rendered with, where its model has no template. */
+/* Returns the template by which a run learned from conversations without a name, if its model has no
+ * template. */
 static const char *usual_template(const neap_train_options *run) {
   const char *data = run->data;
   return data != NULL && (strncmp(data, "chat:", 5) == 0 || strstr(data, ".jsonl") != NULL) ? "chatml" : NULL;

@@ -55,7 +55,7 @@ static struct values values_of(const neap_setting *row) {
 
 /* ---- bash ---- */
 
-/* What follows an option that takes a value. */
+/* Prints the values of each option that takes one. */
 static void print_bash_values(void) {
   const struct verb *verb;
   neap_setting row;

@@ -42,7 +42,7 @@ enum { PLANNER_LIMIT = 32, POINTS = 12 };
  * planner is asked, for LARGE_SECONDS at a time. */
 enum { LARGE_STEP = 2000, LARGE_SECONDS = 3 };
 
-/* When a curve whose number of points was left open has gone on for so long it gets no further ones. */
+/* The seconds after which a curve whose number of points was left open gets no further ones. */
 static const double patience = 45;
 
 /* A planner's answer for a budget. */
@@ -147,7 +147,7 @@ static bool cheaper(const neap_plan *plan, const neap_plan *than) {
   return a.cost < b.cost;
 }
 
-/* It takes the place of points of its planner that need no less: it is cheaper. */
+/* Adds a point in the place of points of its planner that need no less: it is cheaper. */
 static void add_point(struct curve *curve, int series, const struct answer *answer) {
   neap_plan_info info;
   neap_plan_describe(answer->plan, &info);
@@ -228,7 +228,7 @@ static struct curve_picture picture_of(const struct curve *curve, const char *ti
                                 .keep_all = (double)curve->keep_all};
 }
 
-/* Where the least budget is this share of keeping everything or more, there is no choice to speak of. */
+/* The share of keeping everything from which on the least budget leaves no choice. */
 static const double nearly_all = 0.98;
 
 static bool has_choice(const struct curve *curve, const int64_t *front, int64_t front_count) {
@@ -319,7 +319,7 @@ static bool is_usual(const char *name) {
   return false;
 }
 
-/* Of the rows that `auto` asks a few, or all; where each of them would take long, their best. */
+/* Chooses a few of the rows that `auto` asks, or all of them; their best, `auto`, if each would take long. */
 static void usual_planners(int32_t nodes, bool all, struct curve *curve) {
   neap_row row;
   if (nodes > LARGE_STEP) curve->planners[curve->planner_count++] = "auto";
@@ -329,7 +329,7 @@ static void usual_planners(int32_t nodes, bool all, struct curve *curve) {
       curve->planners[curve->planner_count++] = row.name;
 }
 
-/* What the settings leave open. */
+/* Chooses what the settings leave open. */
 static int choose(const struct settings *s, const neap_step *step, struct curve *curve) {
   neap_step_info info;
   neap_step_describe(step, &info);
@@ -347,7 +347,7 @@ static int choose(const struct settings *s, const neap_step *step, struct curve 
   return EXIT_FAILED;
 }
 
-/* Who was asked by name and has nothing to show is reported. */
+/* Reports the planners that were asked by name and have no plan. */
 static void report_unsuited(const struct settings *s, const struct curve *curve) {
   const bool named = s->planners != NULL && strcmp(s->planners, all_planners) != 0;
   for (int i = 0; named && i < curve->planner_count; i++)

@@ -31,8 +31,8 @@ static neap_status evaluate(const neap_train_options *run, const neap_train_opti
 
 static double share(int64_t part, int64_t whole) { return whole > 0 ? (double)part / (double)whole : 0; }
 
-/* Of what was taken for the class, how much it was; of what it was, how much was taken for it; and their
- * harmonic mean. 0: there is nothing to tell it by. */
+/* Return a class's precision, the share of right ones among the records taken for it; its recall, the share
+ * of right ones among its records; and their harmonic mean. 0: there are no records to divide by. */
 static double precision_of(const neap_class_scores *c) { return share(c->right, c->predicted); }
 static double recall_of(const neap_class_scores *c) { return share(c->right, c->records); }
 static double f1_of(const neap_class_scores *c) { return share(2 * c->right, c->predicted + c->records); }

@@ -95,7 +95,7 @@ static int report_merged(const struct settings *s, const neap_export_options *op
   return EXIT_DONE;
 }
 
-/* What is exported: a run, or a model as it comes. */
+/* Finds what to export: a run, or a model as it comes. */
 static int find_source(const struct verb *verb, const struct settings *s, struct arguments *run,
                        neap_export_options *options) {
   const char *source = s->a.operands.values[0];

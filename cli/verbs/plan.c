@@ -108,8 +108,8 @@ static void print_details(const neap_plan *plan, const neap_step *step) {
 
 /* ---- One planner, or all ---- */
 
-/* What the least costs, where that is much, and what would cost less: on standard error and, where there is
- * an object, in it. */
+/* Reports a least budget's cost if it is much, and a budget that would cost less: on standard error and, if
+ * there is an object, in it. */
 static void tell_cost_of_least(const struct settings *s, const neap_step *step, const neap_plan *plan,
                                json_t *object) {
   neap_plan_info p;
@@ -156,7 +156,7 @@ static int divide(const struct verb *verb, struct settings *s) {
   return EXIT_DONE;
 }
 
-/* What a step of all of them takes, by the plan of one: on standard output, or in the object. */
+/* Reports the time of a step of all processes, by the plan of one: on standard output, or in the object. */
 static void tell_processes(const struct settings *s, const neap_exchanges *exchanges, const neap_plan *plan,
                            json_t *object) {
   const neap_train_options *o = &s->a.options;

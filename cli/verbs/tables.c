@@ -7,7 +7,7 @@
 #include "shared/format.h"
 #include "verbs/verbs.h"
 
-/* Of an operator: its types, and its attributes, whose defaults stand where they are known. */
+/* Adds an operator: its types, and its attributes with those defaults that are known. */
 static bool add_operator(json_t *object, int32_t index, const neap_row *row) {
   json_t *types = json_array(), *attributes = json_array();
   neap_attribute attribute;

@@ -82,7 +82,7 @@ static int on_progress(void *context, const neap_train_progress *progress) {
   return stop_signal != 0;
 }
 
-/* Of a process that is not the first. */
+/* Handles the progress of a process that is not the first. */
 static int on_quiet_progress(void *unused, const neap_train_progress *progress) {
   (void)unused;
   if (progress->step == 0) catch_signals();

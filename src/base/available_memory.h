@@ -1,4 +1,4 @@
-/* How much memory this process may still take. */
+/* Measures the memory that this process may still take. */
 #ifndef NEAP_BASE_AVAILABLE_MEMORY_H
 #define NEAP_BASE_AVAILABLE_MEMORY_H
 
@@ -22,8 +22,8 @@ struct memory_watch {
 /* Begins to watch; found->bytes 0: does nothing. */
 void memory_watch_begin(struct memory_watch *watch, const neap_available *found);
 
-/* Whether memory has become short since: pages of the process were swapped out, or less is free than a
- * quarter of the margin. */
+/* Returns true if memory has become short since: pages of the process were swapped out, or less is free than
+ * a quarter of the margin. */
 bool memory_is_short(const struct memory_watch *watch, uint64_t swapped, uint64_t free_bytes);
 
 /* NEAP_OUT_OF_MEMORY once memory_is_short. Looks at most once a second. */

@@ -11,7 +11,7 @@ static inline double clock_seconds(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Whether a moment of that clock has come; 0: one that never does. */
+/* Returns true if a moment of that clock has come; 0: it never comes. */
 static inline bool clock_is_past(double deadline) { return deadline > 0 && clock_seconds() >= deadline; }
 
 #endif

@@ -82,7 +82,7 @@ enum {
   TYPES_FLOAT = TYPE_F32 | TYPES_HALF /* that graphs are made in; the reference backend widens them to f64 */
 };
 
-/* Whether a number, which may come from outside, is a type. */
+/* Returns true if a number, which may come from outside, is a type. */
 static inline bool dtype_is_known(int64_t dtype) { return dtype >= 0 && dtype < dtype_count; }
 
 static inline bool type_set_has(type_set set, neap_dtype dtype) { return set >> dtype & 1; }

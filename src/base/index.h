@@ -27,7 +27,7 @@ struct index {
   size_t count; /* of the entries that were put */
 };
 
-/* What an owner's entries are found by. */
+/* The functions by which an owner's entries are found. */
 struct index_keys {
   uint64_t (*hash)(const void *owner, int32_t entry);                 /* of the entry's key */
   bool (*matches)(const void *owner, int32_t entry, const void *key); /* the entry has this key */

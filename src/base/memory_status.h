@@ -1,4 +1,4 @@
-/* What the operating system says of this process's memory. */
+/* The operating system's figures of this process's memory. */
 #ifndef NEAP_BASE_MEMORY_STATUS_H
 #define NEAP_BASE_MEMORY_STATUS_H
 

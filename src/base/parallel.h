@@ -21,12 +21,12 @@ static inline neap_status status_of_tasks(const struct ending *each, int count) 
   return NEAP_OK;
 }
 
-/* What the parallel regions that a thread begins are made of. */
+/* OpenMP's settings for the parallel regions that a thread begins. */
 struct team {
   int threads, dynamic;
 };
 
-/* How many threads are meant by a number of them, of which 0 is a thread for each processor. */
+/* Returns the number of threads that a number asks for: 0 is one for each processor. */
 int team_size(int threads);
 
 /* From here to team_restore() parallel regions of the calling thread have just this many threads: kernels

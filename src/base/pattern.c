@@ -84,7 +84,7 @@ neap_status name_map_check(const char *map) {
   return NEAP_OK;
 }
 
-/* What each wildcard of a pattern matched. */
+/* The text that each wildcard of a pattern matched. */
 struct captures {
   const char *text[WILDCARD_LIMIT];
   size_t length[WILDCARD_LIMIT];

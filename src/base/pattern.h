@@ -17,11 +17,11 @@ struct pattern {
  * long. */
 neap_status pattern_next(const char **list, struct pattern *pattern, bool *any);
 
-/* Whether a name matches, as fnmatch has it. */
+/* Returns true if a name matches, as by fnmatch. */
 bool pattern_matches(const struct pattern *pattern, const char *name);
 
-/* Whether a name is in a list, which pattern_next has taken apart before without a failure: the last pattern
- * that matches decides. */
+/* Returns true if a name is in a list: the last pattern that matches decides. pattern_next has read the list
+ * before without a failure. */
 bool pattern_list_has(const char *list, const char *name);
 
 /* A list of FROM=TO: what a * or ? of FROM matched is put where TO has its own, in their order. A * takes as

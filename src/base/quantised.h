@@ -79,7 +79,7 @@ struct i8 {
   float absmax; /* of the row */
 };
 
-/* Of states of 8 bits (Dettmers et al. 2022). */
+/* Blocks of optimizer states of 8 bits (Dettmers et al. 2022). */
 struct dyn8s {
   uint8_t q[256]; /* indices into bitsandbytes' map */
   float absmax;
@@ -90,7 +90,7 @@ struct dyn8u {
 };
 extern const float dyn8s_map[256], dyn8u_map[256];
 
-/* Of values that a gradient reads (Chen et al. 2021, ActNN): x is least + step q. Both are bf16. */
+/* Blocks of values that a gradient reads (Chen et al. 2021, ActNN): x is least + step q. Both are bf16. */
 enum { COMPRESSED_BLOCK = 256, NOT_FINITE = 0x7FC0 /* NaN in bf16 */ };
 struct c8 {
   uint16_t step, least;
@@ -363,7 +363,7 @@ static inline void dequantise(neap_dtype dtype, int64_t count, const void *block
   }
 }
 
-/* Whether `quantise` makes blocks of that type. */
+/* Returns true if `quantise` makes blocks of that type. */
 bool can_quantise(neap_dtype dtype);
 
 /* Writes `count` numbers, whole rows of `row` elements, as a quantised type; `blocks` may be where x lies.

@@ -18,9 +18,9 @@ struct rotary_scaling {
   float amplitude;
 };
 
-/* How far elements d and d + depth / 2 of the `depth` that are turned are so from one position to the next,
- * in radians. `divisors` [depth / 2], in the place of the factor (LongRoPE, Ding et al. 2024), may be NULL.
- */
+/* Returns the angle in radians by which elements d and d + depth / 2, of the `depth` that are turned, turn
+ * from one position to the next. `divisors` [depth / 2], in the place of the factor (LongRoPE, Ding et al.
+ * 2024), may be NULL. */
 static inline double rotary_frequency(float base, const struct rotary_scaling *scaling, const float *divisors,
                                       int64_t depth, int64_t d) {
   const double frequency = power((double)base, -2 * (double)d / (double)depth),
@@ -36,7 +36,7 @@ static inline double rotary_frequency(float base, const struct rotary_scaling *s
   return frequency * ((1 - share) / factor + share);
 }
 
-/* What elements that are turned are multiplied by. */
+/* Returns the factor of the elements that are turned. */
 static inline double rotary_amplitude(const struct rotary_scaling *scaling) {
   return scaling->amplitude != 0 ? (double)scaling->amplitude : 1;
 }

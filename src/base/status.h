@@ -17,7 +17,7 @@ neap_status neap_fail(neap_status status, const char *format, ...)
 
 enum { MESSAGE_BYTES = 1024 }; /* of the longest message that is kept, with its end */
 
-/* How work ended that another thread did, or that other work follows before it is reported. */
+/* The status of work that another thread did, or that is reported after other work. */
 struct ending {
   neap_status status;
   char message[MESSAGE_BYTES]; /* of a failure */

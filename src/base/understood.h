@@ -1,6 +1,6 @@
-/* What a reader made of what it was given: a row for each column, part of a folder, kind of file, token or
- * key. A source, tokenizer, template or model fills in rows as it reads; the command prints them in brief,
- * and all of them with --json. What is left out or taken otherwise than it stands has a row that says why. */
+/* A reader's report of its input: a row for each column, part of a folder, kind of file, token or key. A
+ * source, tokenizer, template or model fills in rows as it reads; the command prints them in brief, and all
+ * of them with --json. Whatever is left out or changed has a row that says why. */
 #ifndef NEAP_BASE_UNDERSTOOD_H
 #define NEAP_BASE_UNDERSTOOD_H
 

@@ -1,4 +1,4 @@
-/* What all ranks find out together. Every rank makes the call. */
+/* Calls by which ranks share data and statuses. Every rank makes the call. */
 #ifndef NEAP_COLLECTIVE_AGREE_H
 #define NEAP_COLLECTIVE_AGREE_H
 

@@ -1,4 +1,4 @@
-/* What the engines have in common: the kinds of calls, whether two ranks' calls belong together, and an
+/* Code that the engines share: the kinds of calls, the check that two ranks' calls belong together, and an
  * allgather as an exchange. */
 #ifndef NEAP_COLLECTIVE_CALLS_H
 #define NEAP_COLLECTIVE_CALLS_H

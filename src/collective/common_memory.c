@@ -10,8 +10,8 @@
 
 #include "collective/agree.h"
 
-/* How others find the memory of rank 0. On another machine such a process may exist, too: the token, which
- * the memory begins with, tells them apart. */
+/* The address of rank 0's memory for the other ranks. The token, with which the memory begins, tells it from
+ * that of a process with the same number on another machine. */
 struct offer {
   int64_t process, descriptor;
   unsigned char token[32];

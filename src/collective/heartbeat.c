@@ -16,7 +16,7 @@
 #include "collective/calls.h"
 #include "collective/star.h"
 
-/* What ranks send each other. Rank 0 forwards what it gets of LEAVES and FAILS to all others. */
+/* The messages that ranks send each other. Rank 0 forwards each LEAVES and FAILS to all others. */
 enum frame_kind { BEATS, LEAVES, FAILS };
 
 struct frame {
@@ -59,7 +59,7 @@ struct heart {
   struct ending ending;
 };
 
-/* Which rank prints that `rank` is lost: the lowest other one. */
+/* Returns the rank that prints that `rank` is lost: the lowest other one. */
 static int speaker_for(int rank) { return rank == 0 ? 1 : 0; }
 
 static void wake(const struct heart *h) {
@@ -222,7 +222,7 @@ static void hear(struct heart *h, struct link *link) {
   }
 }
 
-/* What other threads asked the heartbeat's for. Returns whether it goes on. */
+/* Does what other threads asked of the heartbeat's thread. Returns false if it must end. */
 static bool serve(struct heart *h, bool *left) {
   uint64_t count;
   if (read(h->wake, &count, sizeof count) < 0 && errno != EAGAIN) return false;

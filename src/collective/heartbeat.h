@@ -39,8 +39,8 @@ neap_status heartbeat_start(const neap_collective *inner, const struct heartbeat
  * another engine's collective: does nothing. To be called before close. */
 void heartbeat_report(const neap_collective *own, neap_status status);
 
-/* Whether this rank is to print the failure that a call returned or that it reported: not where `lost` prints
- * it, or another rank. The rank then closes and exits with a status that is not 0. Another engine's
+/* Returns true if this rank must print the failure that a call returned or that it reported; false if `lost`
+ * or another rank prints it. The rank then closes and exits with a status that is not 0. Another engine's
  * collective: true. */
 bool heartbeat_speaks(const neap_collective *own);
 

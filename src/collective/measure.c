@@ -1,4 +1,4 @@
-/* How fast the ranks of a collective exchange bytes. */
+/* Measures how fast the ranks of a collective exchange bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 enum { LATENCY_CALLS = 100, EXCHANGES = 5, ROUNDS = 5 };
 static const double enough_seconds = 3; /* after which no other round begins */
 
-/* What a measurement needs. */
+/* The buffers of a measurement. */
 struct buffers {
   neap_piece *send, *receive; /* [size] */
   double *seconds;            /* [size], of each rank */

@@ -1,5 +1,5 @@
-/* What a plugin exports that connects ranks by a library which the command does not link: a `struct plugin`
- * by the name PLUGIN_SYMBOL. It calls nothing of Neap but what it is given. */
+/* The interface of a plugin, which connects ranks by a library that the command does not link. It exports a
+ * `struct plugin` by the name PLUGIN_SYMBOL, and calls nothing of Neap but what it is given. */
 #ifndef NEAP_COLLECTIVE_PLUGIN_INTERFACE_H
 #define NEAP_COLLECTIVE_PLUGIN_INTERFACE_H
 

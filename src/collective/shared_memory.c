@@ -27,7 +27,8 @@ struct doorbell {
   atomic_uint sleeping; /* its rank waits in the kernel */
 };
 
-/* What one rank sends another. The sender writes the first line, the receiver the second. */
+/* A lane: the bytes that one rank sends another. The sender writes the first line, the receiver the
+ * second. */
 struct lane {
   _Alignas(LINE) atomic_ullong call; /* number of the pair's last call whose data are here, from 1 */
   uint64_t bytes;                    /* of that call */
@@ -205,7 +206,7 @@ static char *ring_of(const struct member *m, int from, int to, uint64_t *capacit
   return outbox_of(m, from) + (uint64_t)place * *capacity;
 }
 
-/* How many bytes to copy at once: of `some`, at position `at` of a ring. */
+/* Returns the number of bytes to copy at once: at most `some`, from position `at` of a ring. */
 static uint64_t chunk_of(uint64_t some, uint64_t at, uint64_t capacity) {
   const uint64_t most = capacity / 4 < CHUNK_BYTES ? capacity / 4 : CHUNK_BYTES,
                  end = capacity - at % capacity;
@@ -260,7 +261,7 @@ static void tell_receivers(struct member *m, const struct stream *s) {
   }
 }
 
-/* Whether every receiver has read all of this rank's former calls: its outbox is empty. */
+/* Returns true if every receiver has read all of this rank's former calls: its outbox is empty. */
 static bool is_drained(const struct member *m) {
   for (int r = 0; r < m->size; r++)
     if (r != m->rank &&

@@ -32,8 +32,8 @@ void shared_memory_disconnect(void *self);
 /* The region of a collective that shared_memory_connect made, by its `self`. */
 struct shared_region *shared_memory_region(const void *self);
 
-/* Whether a rank has closed its collective, and marks that it has: calls that need it fail on the other
- * ranks. */
+/* Returns true if a rank has closed its collective; marks that it has. Calls that need it then fail on the
+ * other ranks. */
 bool shared_memory_has_left(const struct shared_region *region, int rank);
 void shared_memory_leave(struct shared_region *region, int rank);
 

@@ -23,8 +23,8 @@ enum { ADDRESSES = 16, SECRET_BYTES = 16 };
 static const double try_seconds = 2;    /* for one address, or for one that connects to say who it is */
 static const double answer_seconds = 5; /* rank 0 may be busy with others */
 
-/* What rank 0 hands round: where it listens, what a rank has to say to it (the first half), and what it
- * answers. */
+/* Records that rank 0 exchanges with ranks: the invitation says where it listens, what a rank must send it
+ * (the first half of the secret), and what it answers (the second). */
 struct invitation {
   unsigned char secret[2 * SECRET_BYTES];
   uint16_t port;                               /* 0: it does not listen */
@@ -133,7 +133,7 @@ static neap_status invite(struct invitation *invitation, int *listener) {
   return NEAP_OK;
 }
 
-/* Whether who connected is a rank that is missing, and knows that it was admitted. */
+/* Returns true if the other end is a missing rank and knows that it was admitted; `*rank` is its number. */
 static bool is_missing_rank(int s, const struct invitation *invitation, int size, const int *sockets,
                             int *rank) {
   struct hello hello;
@@ -172,7 +172,7 @@ static neap_status admit_all(int listener, const struct invitation *invitation, 
   return NEAP_OK;
 }
 
-/* Whether rank 0 is at the other end, and knows that this rank is. */
+/* Returns true if rank 0 is at the other end and knows that this rank is at this one. */
 static bool is_rank_zero(int s, const struct invitation *invitation, int rank) {
   struct hello hello = {.rank = rank};
   unsigned char answer[SECRET_BYTES];

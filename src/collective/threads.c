@@ -8,7 +8,7 @@
 
 #include "collective/calls.h"
 
-/* What a rank's current call is. */
+/* A rank's current call. */
 struct call {
   enum call_kind kind;
   const neap_piece *send, *receive; /* [size]; NULL: a barrier */

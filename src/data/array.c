@@ -112,7 +112,7 @@ static double element(enum type type, const uint8_t *bytes, int64_t i) {
 }
 #undef ELEMENT
 
-/* Where the numbers of a record go: one of them is not NULL. */
+/* The destination of a record's numbers: one of the pointers to them is not NULL. */
 struct numbers {
   const struct scale *scale; /* of f32 */
   float *f32;

@@ -300,7 +300,7 @@ static neap_status tell_records(struct source *source, const char *name) {
                    : NULL});
 }
 
-/* Tells of each array what it is: `used` are the names of records and labels to train and to test with. */
+/* Reports the use of each array: `used` are the names of records and labels to train and to test with. */
 static neap_status tell_arrays(struct source *source, const struct zip *zip, const char *const used[4]) {
   const struct arrays *a = source->context;
   const char *const labels = a->regression ? "values" : "classes";

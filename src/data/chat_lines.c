@@ -16,7 +16,7 @@ void chat_lines_close(struct chat_lines *lines) {
   vector_free(&lines->sample.messages);
 }
 
-/* What a message begins with: "FILE: line L". */
+/* The beginning of a message: "FILE: line L". */
 #define PLACE       "%s: %s %lld"
 #define PLACE_OF(l) (l)->file.name, (l)->unit, (long long)(l)->record
 
@@ -49,7 +49,7 @@ static neap_status read_on(struct chat_lines *l) {
   return NEAP_OK;
 }
 
-/* Drops what is before the place from the window. */
+/* Drops the bytes before the place from the window. */
 static void drop_used(struct chat_lines *l) {
   if (l->at > 0) memmove(l->window.data, l->window.data + l->at, l->window.count - l->at);
   l->window.count -= l->at;
@@ -187,7 +187,7 @@ static neap_status parse(struct chat_lines *l, struct text *record) {
     record->name = name;
   }
   TRY(utf8_check(record));
-  /* Numbers are of fields that are not read, and may be larger than 64 bits hold. */
+  /* Fields with numbers are not read, and their numbers may not fit into 64 bits. */
   const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
   l->root = json_loadb(record->bytes, record->length, flags, &error);
   RETURN_IF(l->root == NULL && json_error_code(&error) == json_error_out_of_memory, NEAP_OUT_OF_MEMORY,

@@ -225,7 +225,7 @@ struct work {
   const char *files[SPLITS]; /* NULL to test with: lines of the first are held out */
   const bool *held;          /* [held_count], the lines of the first; NULL: none is */
   int64_t held_count;
-  int descriptor;  /* of what is written */
+  int descriptor;  /* of the file that is written */
   int64_t written; /* tokens, or bytes of text */
   bool preference; /* records are pairs */
   bool dropped;    /* the first sequence of the pair is left out, and so is the second */

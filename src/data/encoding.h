@@ -1,4 +1,4 @@
-/* How records of a source were converted to numbers. A run keeps it with its weights: data.json.
+/* The record of how a source was converted to numbers. A run keeps it with its weights: data.json.
  *
  *     {"format": "neap-data", "version": 2, "source": "images", "input": "image", "shape": [3, 64, 64],
  *      "classes": 2, "class_names": ["cat", "dog"], "mean": [...], "deviation": [...],

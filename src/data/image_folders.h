@@ -37,7 +37,7 @@ neap_status image_folders_files(struct source *source, const char *folder, int32
 /* Counts the pictures that lie directly in a folder. */
 neap_status image_folders_count(struct source *source, const char *folder, int64_t *count);
 
-/* Adds to the source's report what was left out. */
+/* Adds the files that were left out to the source's report. */
 neap_status image_folders_tell(struct source *source, const endings_left_out *left_out);
 
 /* Sorts by file name, then by path. */

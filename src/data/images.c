@@ -93,7 +93,7 @@ static void close_images(struct source *source) {
 
 /* ---- Sizes ---- */
 
-/* What the headers of all pictures tell. */
+/* The sizes that the headers of all pictures state. */
 struct sizes {
   int64_t height, width; /* of all; 0: they differ; -1: none was seen */
   int64_t least[2];      /* height and width */
@@ -214,7 +214,7 @@ struct others {
   char text[160];
 };
 
-/* ", but 12 .webp, 3 .heic": what was left out so far. */
+/* ", but 12 .webp, 3 .heic": the files that were left out so far. */
 static struct others others_text(const struct images *images) {
   struct others others = {""};
   size_t length = 0;

@@ -18,7 +18,7 @@
 
 enum { INPUT_LIMIT = 16 };
 
-/* How records are divided into steps. */
+/* The division of records into steps. */
 struct division {
   int64_t batch, micro; /* for the longest records; micro divides batch */
   uint64_t seed;

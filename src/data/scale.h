@@ -13,7 +13,7 @@ neap_status scale_take(struct source *source, int field);
  * is. */
 float scale_apply(const struct scale *scale, int64_t k, double number);
 
-/* Returns what was standardised to that value. */
+/* Returns the number that was standardised to that value. */
 double scale_restore(const struct scale *scale, int64_t k, double value);
 
 #endif

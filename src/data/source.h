@@ -24,7 +24,7 @@ struct field {
   bool ragged;                 /* a record has its own dims[0], up to this one */
 };
 
-/* What the reading of a record depends on, apart from its number. */
+/* The numbers, besides its own, on which the reading of a record depends. */
 struct draw {
   bool augment; /* random changes, a function of seed, epoch and record alone */
   uint64_t seed;
@@ -38,7 +38,7 @@ struct table;
  * pictures lie as they are stored, and only PNG and JPEG files below train, val and test are read. */
 enum reading_rules { READING_FIRST = 1, READING_NOW = 2 };
 
-/* How numbers of a field are standardised, element by element: (x - mean) / deviation. */
+/* The scale by which numbers of a field are standardised, element by element: (x - mean) / deviation. */
 struct scale {
   int64_t count; /* elements of a record; 0: not standardised */
   double *mean, *deviation;

@@ -13,7 +13,7 @@
 
 enum { NOISE = 48, MIN_SIDE = 8, MAX_CLASSES = 1000, MAX_IMAGES = 1000000 };
 
-/* What to draw; TEST_PART training images for a test image. */
+/* The images to draw; one test image for TEST_PART training images. */
 struct drawing {
   uint64_t seed;
   int64_t channels, height, width, classes, images;

@@ -1,4 +1,4 @@
-/* How a table's columns become numbers: one number each, or a 1 among zeros for a word. */
+/* Converts a table's columns to numbers: one number each, or a 1 among zeros for a word. */
 #ifndef NEAP_DATA_TABLE_H
 #define NEAP_DATA_TABLE_H
 

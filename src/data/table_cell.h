@@ -1,12 +1,12 @@
-/* What a cell of a table is: a number, a gap, a date, a word. */
+/* Recognises a table's cell: a number, a gap, a date, a word. */
 #ifndef NEAP_DATA_TABLE_CELL_H
 #define NEAP_DATA_TABLE_CELL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How the cells of a table are written, by the words of its name. Zeros: numbers have a decimal point, and no
- * gap is taken. */
+/* The form of a table's cells, by the words of its name. Zeros: numbers have a decimal point, and no gap is
+ * taken. */
 struct table_form {
   bool comma; /* numbers have a decimal comma */
   bool gaps;  /* empty cells and those of `missing` are gaps that are filled */
@@ -25,7 +25,7 @@ enum table_cell {
   CELL_KINDS
 };
 
-/* Tells what a cell without blanks around it is; *value is that of a number. */
+/* Returns the kind of a cell without blanks around it; *value: that of a number. */
 enum table_cell table_cell(const struct table_form *form, const char *text, double *value);
 
 /* Returns true for a gap that the form takes. */

@@ -7,7 +7,7 @@
 
 enum { WORD_LIMIT = 1000, PROBLEM_LIMIT = 1000, COLUMN_LIMIT = 1 << 20 };
 
-/* What is known of a column while the file is read. */
+/* The facts about a column that are known while the file is read. */
 struct seen {
   const char *name;
   VECTOR(const char *) words; /* sorted; up to WORD_LIMIT */

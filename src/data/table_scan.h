@@ -18,11 +18,11 @@ neap_status table_read_form(struct source *source, const struct table_words *wor
 
 /* Reads all of the file and describes it by the form in `table`; with `text`, only that column and the label.
  *
- * A column is of numbers where at least nine tenths of its cells, gaps aside, are numbers: any other cell is
+ * A column has numbers where at least nine tenths of its cells, gaps aside, are numbers: any other cell is
  * then a problem of its record. Else its cells are words; a column without any cell is left out. Classes that
  * are equal as numbers are one. Each column has a row in the source's report. The description is in the
  * source's region. `*rows`: the number of records. Rows with another number of fields than the header are
- * added to the problems. NEAP_BAD_FORMAT: a column has too many words, or is named twice; it would be of
+ * added to the problems. NEAP_BAD_FORMAT: a column has too many words, or is named twice; it would have
  * numbers with a decimal comma; the label has fractions where classes are wanted. */
 neap_status table_scan(struct source *source, const struct table_words *words, struct csv *csv,
                        struct table *table, int64_t *rows);

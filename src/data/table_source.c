@@ -213,7 +213,7 @@ static neap_status settle_parts(struct source *source, const struct table_words 
   return words->test != NULL ? add_test_file(source, words) : hold_out(source, words, rows);
 }
 
-/* Tells what the columns of a table are. */
+/* Reports the uses of a table's columns. */
 static neap_status tell_known(struct source *source, const struct table *table) {
   for (int64_t i = 0; i <= table->column_count; i++) {
     const bool label = i == table->column_count;

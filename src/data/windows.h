@@ -4,7 +4,7 @@
 
 #include "data/source.h"
 
-/* Where tokens are read from: those of the training part first, then those to test with. */
+/* The source of tokens: first those of the training part, then those to test with. */
 struct token_row {
   const char *paths[SPLITS]; /* of each part's file, for messages */
   int64_t first[SPLITS];

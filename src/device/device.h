@@ -23,7 +23,7 @@ struct device_common {
   uint64_t bytes; /* 0: the mapping is one process's alone */
 };
 
-/* What a device does; callers go through the functions below, which see to it that offsets lie inside. */
+/* The functions of a device. Callers use those below, which check that offsets lie inside. */
 struct device {
   const char *name;
   /* The host may use addresses at any time, as kernels do. */

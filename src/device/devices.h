@@ -1,4 +1,4 @@
-/* Which device's memory is mapped. */
+/* Chooses the device whose memory is mapped. */
 #ifndef NEAP_DEVICE_DEVICES_H
 #define NEAP_DEVICE_DEVICES_H
 

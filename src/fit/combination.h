@@ -1,4 +1,4 @@
-/* Which techniques a step takes, where several may be. */
+/* Finds the techniques that a step takes, where it may take several. */
 #ifndef NEAP_FIT_COMBINATION_H
 #define NEAP_FIT_COMBINATION_H
 

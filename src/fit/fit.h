@@ -1,4 +1,4 @@
-/* Whether a model's step fits: budgets that are shares, and other ways to make it. */
+/* Checks that a model's step fits: budgets that are shares, and other ways to make it fit. */
 #ifndef NEAP_FIT_FIT_H
 #define NEAP_FIT_FIT_H
 
@@ -8,8 +8,8 @@
 neap_status fit_budget_to_bytes(const neap_model *model, const neap_model_options *shape,
                                 neap_session_options *session);
 
-/* Whether a graph's step meets the budget where every convolution is a direct one; false where they are
- * already, and with a saved plan. */
+/* Returns true if a graph's step meets the budget once every convolution is a direct one; false if they are
+ * already, or the plan is read from a file. */
 bool fit_with_direct_convolutions(const neap_graph *graph, const neap_session_options *session);
 
 #endif

@@ -16,7 +16,7 @@ struct cursor {
   uint64_t at, size; /* in the file */
   uint64_t buffer_at;
   size_t buffered;
-  char subject[160]; /* what is being read, for messages */
+  char subject[160]; /* the object that is read, for messages */
   unsigned char buffer[16384];
 };
 

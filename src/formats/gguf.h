@@ -72,7 +72,7 @@ neap_status gguf_expect_rows(const struct gguf *gguf, int32_t tensor, int64_t fi
 
 /* ---- Writing (gguf_save.c) ---- */
 
-/* Pairs to write; they borrow what they are given. */
+/* Pairs to write; they borrow their arguments. */
 struct gguf_pairs {
   VECTOR(struct gguf_pair) list;
 };
@@ -83,9 +83,9 @@ struct gguf_pair gguf_pair_bool(const char *key, bool value);
 struct gguf_pair gguf_pair_array(const char *key, enum gguf_type type, int64_t count, const void *data);
 struct gguf_pair gguf_pair_strings(const char *key, struct gguf_strings strings);
 
-/* What a file is made of. Pairs may be those of an open file. Of a tensor name, dtype, rank, dims and
- * elements matter; its type is one of GGUF's that numbers can become: F32, F16, BF16, Q8_0, ... `read` is
- * called once a tensor, in order, and gives its elements [dims...]. */
+/* The content of a file. Pairs may be those of an open file. Each tensor needs its name, dtype, rank, dims
+ * and elements; its type is one of GGUF's that numbers can become: F32, F16, BF16, Q8_0, ... `read` is called
+ * once a tensor, in order, and gives its elements [dims...]. */
 struct gguf_content {
   const struct gguf_tensor *tensors;
   int32_t tensor_count;

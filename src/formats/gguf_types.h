@@ -93,8 +93,8 @@ size_t gguf_value_bytes(enum gguf_type type);
 bool gguf_integer_of(enum gguf_type type, const void *data, int64_t *value);
 bool gguf_real_of(enum gguf_type type, const void *data, double *value);
 
-/* What the pair "general.alignment" says; without it (NULL) 32. Fails with `failure` where it is no power of
- * 2. */
+/* Gives the value of the pair "general.alignment"; without it (NULL) 32. Fails with `failure` if it is no
+ * power of 2. */
 neap_status gguf_alignment(const char *path, neap_status failure, const struct gguf_pair *pair,
                            uint32_t *alignment);
 

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* Where in a file a value stands, for messages: "file: field 'nodes[3].cost'". */
+/* A value's place in a file, for messages: "file: field 'nodes[3].cost'". */
 struct json_place {
   const char *file;
   char path[128];

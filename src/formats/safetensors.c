@@ -31,7 +31,7 @@ enum {
   TYPES_AS_GIVEN = TYPE_F32 | TYPE_I32 | TYPES_QUANTISED /* that are written as they come */
 };
 
-/* Whether `dtype` (NULL: F32) is the name of a type of that set; and which. */
+/* Returns true if `dtype` (NULL: F32) is the name of a type in the set, and sets `*type` to it. */
 static bool find_type(const char *dtype, type_set set, neap_dtype *type) {
   *type = NEAP_F32;
   if (dtype == NULL) return true;
@@ -49,7 +49,7 @@ static bool has_type(const char *dtype, type_set set) {
   return find_type(dtype, set, &unused);
 }
 
-/* Of elements, as many as whole blocks have. */
+/* Gives the bytes of elements. Returns false if they do not fill whole blocks, or the bytes overflow. */
 static bool bytes_of(neap_dtype type, int64_t elements, uint64_t *bytes) {
   const struct dtype_row *row = &dtype_rows[type];
   return elements % row->block_elements == 0 &&
@@ -70,8 +70,8 @@ static json_t *dims_json(int rank, const int64_t *dims) {
   return list;
 }
 
-/* What SAFETENSORS_QUANTISED says, as text for the caller to free; NULL: out of memory, or no name is UTF-8.
- * Without a quantised tensor an empty one. */
+/* Returns the text of SAFETENSORS_QUANTISED, which the caller frees: an empty one without a quantised tensor.
+ * NULL: out of memory, or a name is not UTF-8. */
 static char *describe_quantised(const struct safetensors_content *content) {
   json_t *list = json_object();
   bool ok = list != NULL, any = false;

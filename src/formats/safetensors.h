@@ -30,10 +30,10 @@ struct safetensors_tensor {
   const struct safetensors_tensor *indices; /* of a sparse tensor; NULL: it is dense. Ignored in writing */
 };
 
-/* What a file is made of. `read` is called once a tensor, in order, and gives its elements [dims...], which
- * are rounded to the type that they are written in; of I32 it gives int32_t in place of float, of a quantised
- * type its blocks, which are written as they are. `read_part` does so for a tensor that is given in parts,
- * once a part. */
+/* The content of a file. `read` is called once a tensor, in order, and gives its elements [dims...], which
+ * are rounded to the type that they are written in. For I32 it gives int32_t in place of float; for a
+ * quantised type its blocks, which are written as they are. `read_part` does so for a tensor that is given in
+ * parts, once a part. */
 struct safetensors_content {
   const struct safetensors_tensor *tensors;
   int32_t tensor_count;
@@ -88,7 +88,7 @@ neap_status safetensors_read_part(const struct safetensors *tensors, int32_t ind
 neap_status safetensors_read_blocks(const struct safetensors *tensors, int32_t index, int64_t first,
                                     int64_t count, void *blocks);
 
-/* Of a sparse tensor 1 where it has a value, else 0. */
+/* Gives for each element of a sparse tensor 1 where it has a value, else 0. */
 neap_status safetensors_read_positions(const struct safetensors *tensors, int32_t index, float *data);
 
 #endif

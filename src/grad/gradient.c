@@ -6,7 +6,7 @@
 
 #include "grad/rules.h"
 
-/* Marks what a gradient flows to: parameters that are not frozen, and values that are made from such. */
+/* Marks the tensors that a gradient reaches: unfrozen parameters, and values that are made from such. */
 static void mark_needed(const struct neap_graph *graph, bool *needed) {
   for (size_t t = 0; t < graph->tensors.count; t++)
     needed[t] = graph->tensors.data[t].role == NEAP_ROLE_PARAMETER && !graph->tensors.data[t].frozen;
@@ -222,7 +222,7 @@ static neap_status add_sum(struct neap_graph *graph, const struct optimizer *o, 
   return NEAP_OK;
 }
 
-/* Where the gradients of a parameter are added up. */
+/* Finds the state in which the gradients of a parameter are added up; creates the parameter's states. */
 static neap_status find_sum(struct neap_graph *graph, const struct optimizer *o, int32_t parameter,
                             int32_t *sum) {
   int32_t states[RULE_STATES];
@@ -238,7 +238,7 @@ static neap_status accumulate(struct neap_graph *graph, const struct optimizer *
   return add_update_node(graph, OP_ACCUMULATE, o, (int32_t[]){parameter, gradient, sum}, 3, &sum, 1);
 }
 
-/* The same for a dense gradient of what a node has made dense. */
+/* The same for a dense gradient of a parameter that a node made dense. */
 static neap_status accumulate_sparse(struct neap_graph *graph, const struct optimizer *o,
                                      const struct node *densify, int32_t gradient) {
   const int32_t *in = densify->inputs;
@@ -424,8 +424,8 @@ static neap_status copy_variables(const struct neap_graph *from, struct neap_gra
   return NEAP_OK;
 }
 
-/* What says where sparse parameters have their values, in the order in which these stand, as updates of their
- * pool have it (UPDATE_SLOTS). */
+/* The inputs that say where sparse parameters have their values, in the parameters' order, as updates of
+ * their pool take them (UPDATE_SLOTS). */
 struct position_inputs {
   int32_t pool; /* NO_TENSOR: none exist, or their values are not rounded */
   VECTOR(int32_t) ids;

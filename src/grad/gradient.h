@@ -13,12 +13,12 @@
  * averages. On failure the graph is half made: free it. */
 neap_status graph_add_training(struct neap_graph *graph, const struct optimizer *optimizer);
 
-/* Whether something comes before and after the micro-batches, of which there may be one alone. */
+/* Returns true if nodes run before and after the micro-batches, of which there may be only one. */
 bool step_in_parts(const struct optimizer *optimizer);
 
-/* In such a step that graph is what each of them runs: it adds gradients up, where it can in the
- * momentum itself, else in sums of f32, and takes the loss as the share of the whole that LossShare tells.
- * Before the first and after the last come these two, whose residents are the training graph's. */
+/* Make the graphs that run before the first micro-batch and after the last; their residents are the training
+ * graph's. Each micro-batch runs the training graph, which adds gradients up, in the momentum itself if it
+ * can, else in sums of f32. Its loss is the share of the step's loss that LossShare gives. */
 neap_status graph_begin_step(const struct neap_graph *training, const struct optimizer *optimizer,
                              struct neap_graph **out);
 neap_status graph_end_step(const struct neap_graph *training, const struct optimizer *optimizer,

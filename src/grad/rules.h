@@ -1,4 +1,4 @@
-/* Which update rule each parameter follows. */
+/* The update rule that each parameter follows. */
 #ifndef NEAP_GRAD_RULES_H
 #define NEAP_GRAD_RULES_H
 

@@ -1,4 +1,4 @@
-/* What an operator is given besides tensors: a struct for each family of operators, in a union. A family
+/* The arguments of an operator besides tensors: a struct for each family of operators, in a union. A family
  * describes its struct by rows of name, type and place, which serve printing and the keys of measured costs
  * (attributes_print). */
 #ifndef NEAP_GRAPH_ATTRIBUTES_H
@@ -127,7 +127,7 @@ struct loss_attributes {
 };
 
 struct scalar_attributes {
-  float a, b; /* what the scalar expression makes of them: elementwise.h */
+  float a, b; /* the numbers of the scalar expression: elementwise.h */
 };
 
 struct matmul_attributes {
@@ -141,7 +141,7 @@ struct solve_attributes {
 
 struct axes_attributes { /* sums */
   int64_t axes;          /* a bit an axis */
-  float scale;           /* what the sum is multiplied by */
+  float scale;           /* factor of the sum */
 };
 
 struct expand_attributes {
@@ -215,7 +215,7 @@ struct attribute_row {
 #define ATTRIBUTE_USUAL(member, kind, usual)                                                                 \
   { #member, ATTRIBUTE_##kind, offsetof(union attributes, member), false, usual }
 
-/* Replaces what is 0 by what it means. */
+/* Replaces each 0 by the number that it means. */
 void attributes_complete(union attributes *attributes, const struct attribute_row *rows, int32_t count);
 
 /* " pool.size 3 pool.stride 2 ..." of what is not 0. `cost`: only what a kernel's time may depend on. */

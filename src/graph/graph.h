@@ -29,7 +29,7 @@ struct tensor {
                        with; 0: it begins as `initial` says */
   bool linear;      /* a parameter that rewrite_quantise found to be the weight of a linear layer */
   neap_dtype file_dtype; /* of a parameter: its type in the model's file, where that is quantised */
-  uint64_t file_bytes;   /* of a parameter: what it takes in the model's file, which rows of it can be read
+  uint64_t file_bytes;   /* of a parameter: its bytes in the model's file, which rows of it can be read
                             from at any time; 0: it is in none */
   bool on_disk;          /* a parameter that has no bytes in memory: it is read from the file */
   bool spilled;          /* a variable in the session's file on disk, which has no bytes in memory (--disk) */

@@ -181,8 +181,8 @@ neap_status lowered_make_step(struct lowered *to, const double *seconds, const u
     map[t] = tensor->view_of >= 0 ? map[tensor->view_of] : draft.tensor_count;
     home[t] = storage->lies_in > 0 ? map[storage->lies_in - 1] : map[t];
     if (tensor->view_of >= 0) continue;
-    /* What lies in a variable, or on disk, takes no bytes of its own. Its tensor in the step keeps its reader
-     * behind its maker. */
+    /* Counts no bytes for a tensor in a variable or on disk. Its tensor in the step keeps its reader behind
+     * its maker. */
     draft.tensors[draft.tensor_count++] =
         (struct step_tensor){.name = tensor->name,
                              .role = tensor->role,

@@ -21,7 +21,7 @@ static void take_weights(const struct matrix_rule *m, int64_t first, int64_t cou
 static void change_weights(const struct matrix_rule *m, int64_t first, int64_t count, real *by);
 static void multiply(const struct matrix_rule *m, const struct rule_product *p);
 
-/* What a rule works on: `batch` matrices [rows, columns] of one parameter, which lie row by row. */
+/* The operands of a rule: `batch` matrices [rows, columns] of one parameter, row by row. */
 struct matrix_rule {
   struct matrix_shape shape;
   const struct update_attributes *a;
@@ -30,7 +30,7 @@ struct matrix_rule {
   int64_t t;                                  /* the number of the update, from 1 */
   uint64_t seed;                              /* of this parameter's projections */
   real *states[RULE_STATES];                  /* NULL: it has none */
-  unsigned char *work;                        /* rule_workspace bytes; what is free of them */
+  unsigned char *work;                        /* rule_workspace bytes; the free ones */
   const void *context;                        /* of the includer's functions */
 };
 
@@ -416,7 +416,7 @@ static void add_squares_of(const struct matrix_rule *m, const struct projected *
                      (double)panel[r * columns + c] * (double)panel[r * columns + c];
 }
 
-/* Returns what the scaled gradient is divided by so that its norm grows by no more than a hundredth; the
+/* Returns the divisor of the scaled gradient with which its norm grows by no more than a hundredth; the
  * state is the norm of the last one. */
 static double limit_growth(const struct matrix_rule *m, double norm) {
   real *last = m->states[RULE_LIMIT];
@@ -450,7 +450,7 @@ static real projected_step(const struct matrix_rule *m) {
   return m->rate * (real)(m->first_correction / m->second_correction);
 }
 
-/* Whose factor element [r, c] has. */
+/* Returns the channel whose factor element [r, c] has. */
 static int64_t channel(const struct projected *j, int64_t r, int64_t c) { return j->tall ? r : c; }
 
 /* APOLLO: the gradient, each of its longer side (or, of one factor alone, all of it) times the factor that

@@ -66,7 +66,8 @@ static int32_t shared_operand(const struct neap_graph *graph, const struct node 
   return NO_TENSOR;
 }
 
-/* How ranks run a node: an update of a state in blocks, which no share may cut, as one of a whole matrix. */
+/* Returns how ranks run a node. No share may cut blocks, so an update of a state in blocks runs as one of a
+ * whole matrix. */
 static enum across_ranks across_of(const struct neap_graph *graph, const struct node *node) {
   for (int32_t i = 0; i < node->update_count; i++)
     if (dtype_is_quantised(graph->tensors.data[node->updates[i]].dtype)) return ACROSS_ALIKE;

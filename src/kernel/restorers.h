@@ -13,7 +13,7 @@
  * bring that back or longer. Other nodes keep their ids and costs. */
 neap_status lowered_add_restorers(struct lowered *lowered, const struct roofline *roofline);
 
-/* Returns true if the plan stores what a Store reads. */
+/* Returns true if the plan stores a Store's input. */
 bool plan_stores(const struct neap_plan *plan, int32_t store);
 
 /* Returns the bytes that a plan of the step writes in one run, and reads. */

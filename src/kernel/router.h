@@ -1,4 +1,4 @@
-/* How a router chooses, for kernels of all backends. */
+/* The choice that a router makes, for kernels of all backends. */
 #ifndef NEAP_KERNEL_ROUTER_H
 #define NEAP_KERNEL_ROUTER_H
 

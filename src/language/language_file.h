@@ -9,7 +9,7 @@
 #include "text/token_vocabulary.h"
 #include "weights/weight_files.h"
 
-/* How a variable is stored in a folder or in a GGUF file. */
+/* The form in which a folder or a GGUF file stores a variable. */
 struct stored_form {
   const char *name;
   bool transposed;        /* [in, out] instead of [out, in] */

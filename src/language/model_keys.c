@@ -174,7 +174,7 @@ neap_status keys_check_fixed(const struct model_keys *keys, const char *family) 
 
 /* ---- Keys that nobody asked for ---- */
 
-/* What others read, or what says nothing of what the network computes. */
+/* Keys that other code reads, or that do not affect the network. */
 static const char silent[] =
     "architectures model_type torch_dtype dtype transformers_version _name_or_path use_cache auto_map "
     "initializer_range id2label label2id num_labels problem_type quantization_config chat_template "

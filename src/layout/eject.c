@@ -29,7 +29,7 @@ struct ejecting {
   int64_t capacity, work;
   int64_t *offset;       /* by shape; OUT: it has none */
   uint64_t *size;        /* by shape: of its largest span */
-  double *bulk, *weight; /* by shape: what it costs to displace it: at first, and now */
+  double *bulk, *weight; /* by shape: the cost of displacing it: at first, and now */
   /* Shapes by their first position; and, at every this many of them, those of earlier ones that live on. */
   int32_t *order, *place;
   int64_t *lower, *upper; /* by place in the order: positions */

@@ -226,7 +226,7 @@ static neap_status run_tries(struct tries *t) {
 static neap_status try_orders(struct tries *t, const uint64_t *load, int64_t *work, int *last) {
   const struct sections *sections = t->searches[0].sections;
   uint32_t random = 2463534242u;
-  /* About what it takes to the top without a step back. */
+  /* About the work to the top without a step back. */
   int64_t limit = (sections->covered + 8 * sections->item_count) * (sections->item_count + 1);
   *last = 0;
   for (int round = 0; *work > 0; round++, limit *= 2)

@@ -62,8 +62,7 @@ static void make_shapes(struct fitting *f) {
     *shape = (struct shape){.first = f->span_count};
     int64_t from = f->instances[i].at;
     for (int32_t k = i; k >= 0; k = f->next[k]) {
-      /* Where an output takes over, the input's bytes count until then, the output's from the next position
-       * on. */
+      /* Counts the input's bytes until the output takes over, and the output's from the next position on. */
       const int64_t until = (int64_t)f->instances[k].last + 1;
       f->shape_of[k] = f->shape_count;
       if (until <= from) continue; /* it dies where it takes over: the input's bytes are all */

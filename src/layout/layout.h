@@ -20,7 +20,7 @@ struct layout {
 /* The effort: hundredths of a second, tenths of one, or a second or two. */
 enum layout_effort { LAYOUT_USUAL, LAYOUT_LARGE, LAYOUT_LARGEST };
 
-/* When to stop, and the effort. */
+/* The conditions on which a layout's search stops, and its effort. */
 struct layout_limits {
   uint64_t enough; /* bytes of arena that are enough; if below the live bytes: the least */
   bool closest;    /* if enough is not reached, comes as near to it as it can in little time */

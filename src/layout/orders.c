@@ -83,7 +83,7 @@ static uint64_t lowest_free_in_all(const struct solver *s, const struct span *sp
 static neap_status place(struct solver *s, int32_t i, bool *fits) {
   const struct shape *shape = &s->packing->shapes[i];
   uint64_t offset = is_fixed(s, i) ? s->offset[i] : 0;
-  /* Where one span moves up, the others have to be looked at again. */
+  /* Looks at all spans again when one moves up. */
   for (bool moved = !is_fixed(s, i); moved;) {
     moved = false;
     for (int32_t k = shape->first; k < shape->first + shape->count; k++) {

@@ -46,7 +46,7 @@ static neap_status find_live(const struct packing *packing, uint64_t *keys) {
 struct stages {
   const struct packing *all;
   uint64_t capacity;
-  uint64_t *keys;       /* by shape of all: what it is chosen by */
+  uint64_t *keys;       /* by shape of all: the key of the choice */
   bool *is_first;       /* by shape of all */
   int32_t *stage_of;    /* by shape of all: 0 for the first stage, more for a smaller key */
   int32_t *first_of;    /* by shape of all: the one of the first stage; -1: it is in a later one */
@@ -96,7 +96,7 @@ static neap_status solve_first(struct stages *s, int attempt, int64_t *work, uin
 
 /* ---- The table ---- */
 
-/* How to mend if the others do not fit around the first stage. */
+/* The repair if the others do not fit around the first stage. */
 enum mending {
   NOT_MENDED,
   AS_THEY_LIE, /* ejection starts from all of them */

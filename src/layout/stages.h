@@ -12,7 +12,7 @@ struct placement_result {
   uint64_t least;       /* no placement is lower: the bound, or more if the search proved it */
 };
 
-/* When to stop, and the effort: the result is the same on every machine. */
+/* The conditions on which a placement stops, and its effort: the result is the same on every machine. */
 struct placement_limits {
   uint64_t enough;  /* a height that is enough; if below the lower bound: the bound */
   int64_t searched; /* work of the search (exact.h) for what is enough; 0: none */
@@ -27,11 +27,11 @@ struct placement_limits {
 neap_status place_shapes(const struct packing *packing, const struct placement_limits *limits,
                          uint64_t *offsets, struct placement_result *result);
 
-/* Which shapes go first, and how they are placed. */
+/* The shapes that go first, and the method that places them. */
 enum staging {
   /* The large ones, by the search. Steps have a few hundred large values, which decide how high an arena
    * gets. They have many times as many small ones, which fit almost anywhere but make the search for all
-   * hopeless. `work` is of the search. */
+   * hopeless. `work` limits the search. */
   LARGE_BY_SEARCH,
   /* The large ones, whose neighbours are few, by ejection. `work` limits ejection. */
   LARGE_BY_EJECTION,

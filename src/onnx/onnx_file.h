@@ -90,7 +90,7 @@ struct onnx_file {
   const struct onnx_tensor *tensors; /* initializers */
   const struct onnx_value *inputs;   /* without those that are initializers */
   const struct onnx_value *outputs;
-  void *proto; /* what the format's own reader has made */
+  void *proto; /* the object of the format's own reader */
 };
 
 /* Reads a file. Close with onnx_close, whatever the status. NEAP_BAD_FORMAT: it is not an ONNX file, or is

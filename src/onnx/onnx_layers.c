@@ -415,7 +415,7 @@ static void pad_to_windows(const int64_t pixels[2], struct window *w) {
 }
 
 /* Reads a pool and its input, which is padded where the window cannot do it: with `fill`, and with `unlike`
- * set. `fill` 0 is of a mean, in which padding counts with count_include_pad alone. */
+ * set. `fill` 0 belongs to a mean, in which padding counts with count_include_pad alone. */
 static neap_status read_pool(struct import *m, const struct onnx_node *n, float fill, struct window *w,
                              neap_pool_options *o, neap_tensor *x, bool *unlike) {
   TRY(need_inputs(m, n, 1));
@@ -435,7 +435,7 @@ static neap_status read_pool(struct import *m, const struct onnx_node *n, float 
     TRY(tensor_of(m, n, 0, x));
   else
     TRY(window_input(m, n, fill, w, x));
-  o->count_padding = o->count_padding || (!own && !o->ceil); /* what a Pad has made counts */
+  o->count_padding = o->count_padding || (!own && !o->ceil); /* padding that a Pad made counts */
   o->padding = w->before[0];
   *unlike = w->before[0] != w->behind[0] || w->before[0] != w->before[1] || w->before[1] != w->behind[1] ||
             o->padding >= o->size;

@@ -92,7 +92,7 @@ static neap_status find_input(struct model *model) {
   return NEAP_OK;
 }
 
-/* Finds what the model learns from, by the type and rank of its input. */
+/* Finds the model's task by the type and rank of its input. */
 static neap_status find_task(struct model *model, bool masked) {
   static const struct {
     bool integers;

@@ -6,7 +6,7 @@
 
 /* Padding that is not in the graph yet. */
 struct padding {
-  neap_tensor x; /* what is padded */
+  neap_tensor x; /* the tensor that is padded */
   int64_t before[NEAP_MAX_RANK], behind[NEAP_MAX_RANK];
   neap_border border;
   float value;

@@ -6,7 +6,7 @@
 static const struct attribute_row scalar_attributes[] = {ATTRIBUTE(scalar.a, REAL),
                                                          ATTRIBUTE(scalar.b, REAL)};
 
-/* How many numbers an operator takes. */
+/* The number of numbers that an operator takes. */
 #define NUMBERS(op) ((op) == OP_CLIP || (op) == OP_SCALE ? 2 : (op) == OP_POWER ? 1 : 0)
 
 enum keeps { KEEPS_X, KEEPS_Y, KEEPS_NOTHING };

@@ -1,4 +1,4 @@
-/* What the parameters of a graph are, by how its nodes read them: never by their names. */
+/* Recognises the uses of a graph's parameters by how its nodes read them: never by their names. */
 #ifndef NEAP_OP_LAYERS_H
 #define NEAP_OP_LAYERS_H
 

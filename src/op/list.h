@@ -125,7 +125,7 @@ OP(LINEAR_CROSS_ENTROPY_BACKWARD,
 OP(ACCUMULATE, accumulate)             /* w, dw, sum; updates sum: what micro-batches add up to */
 OP(CLEAR, clear)                       /* sum; updates it: 0 */
 OP(MOMENTUM_BEGIN, momentum_begin)     /* w, m; updates m: what SGD begins a step of micro-batches with */
-OP(MOMENTUM_END, momentum_end)         /* w, m; updates w: what it ends with */
+OP(MOMENTUM_END, momentum_end)         /* w, m; updates w: the end of such a step */
 OP(SQUARED_NORM, squared_norm)         /* dw -> [1] */
 OP(CLIP_COEFFICIENT, clip_coefficient) /* sum of squared norms [1] -> [1] */
 OP(CLIP_GRADIENT, clip_gradient)       /* dw, [coefficient] -> dw */

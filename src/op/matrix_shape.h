@@ -1,4 +1,4 @@
-/* What an update rule of matrices works on, and the memory that it needs. */
+/* The operands of matrices' update rules, and the memory that the rules need. */
 #ifndef NEAP_OP_MATRIX_SHAPE_H
 #define NEAP_OP_MATRIX_SHAPE_H
 

@@ -85,7 +85,7 @@ typedef neap_status op_infer(const struct neap_graph *graph, const struct node *
 /* Appends the nodes that add this node's share to the gradients of its inputs, given those of its outputs. */
 typedef neap_status op_gradient(struct gradient *gradient, const struct node *node);
 
-/* How evaluation changes an operator of the forward pass. */
+/* The change that evaluation makes to an operator of the forward pass. */
 enum evaluation {
   EVALUATION_SAME,
   EVALUATION_IDENTITY, /* it gives its first input */
@@ -96,7 +96,7 @@ enum evaluation {
 /* Changes the attributes of an operator for evaluation. */
 typedef void op_evaluated(union attributes *attributes);
 
-/* How a node splits into nodes over some of the rows (dimension 0) of its operands. Bit i is operand i, all
+/* The split of a node into nodes over some of the rows (dimension 0) of its operands. Bit i is operand i, all
  * bits any number of operands. Each part gets all of an operand that is not named. Zeroed if the node does
  * not split. */
 struct row_split {
@@ -104,7 +104,7 @@ struct row_split {
   uint32_t sums;            /* outputs that are the sum of the parts' results */
 };
 
-/* How several processes (ranks) run a node. Most nodes run on each rank alone. */
+/* The way in which several processes (ranks) run a node. Most nodes run on each rank alone. */
 enum across_ranks {
   ACROSS_NONE,
   ACROSS_SUM,   /* input 1, a gradient, is added to this rank's share of input 2, rank after rank */
@@ -146,8 +146,9 @@ struct op_row {
   struct row_split split;
   op_split *split_of; /* NULL: always as `split` says */
   enum across_ranks across;
-  /* Of a gradient, a bit an input: numbers that it takes as they are and not rounded, because it jumps or has
-   * a pole there, or they are statistics; and those of which it only takes the sign (rewrite_compress). */
+  /* Inputs of a gradient, a bit each. `exact`: it takes the numbers as they are and not rounded, because it
+   * jumps or has a pole there, or they are statistics. `sign`: it takes only their sign
+   * (rewrite_compress). */
   uint32_t exact, sign;
   op_exact *exact_of; /* NULL: always as `exact` says */
 };

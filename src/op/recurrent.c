@@ -203,7 +203,7 @@ const struct op_row op_row_recurrent_backward_weights = {
 
 /* ---- Layers ---- */
 
-/* What all parts of a layer share. */
+/* The values that all parts of a layer share. */
 struct layer {
   enum op op;
   const char *name;

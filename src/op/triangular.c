@@ -65,7 +65,7 @@ neap_tensor neap_cholesky(neap_builder *b, neap_tensor x) {
 static const struct attribute_row solve_attributes[] = {ATTRIBUTE(solve.transposed, FLAG),
                                                         ATTRIBUTE(solve.right, FLAG)};
 
-/* Of l [..., n, n] and b [..., n, m], or [..., m, n] where l stands at its right. */
+/* Infers the shape of x from l [..., n, n] and b [..., n, m], or [..., m, n] if l stands at its right. */
 static neap_status infer_triangular_solve(const struct neap_graph *graph, const struct node *node,
                                           struct tensor *outputs) {
   const struct tensor *l = node_input(graph, node, 0), *b = node_input(graph, node, 1);

@@ -101,7 +101,8 @@ static void add_neighbour(struct runtime *r, int32_t neighbour, void *context) {
 static double score(struct runtime *r, int32_t t) {
   struct neighbourhood n = {.cost = producer_of(r, t)->cost};
   visit_neighbours(r, t, add_neighbour, &n);
-  /* What has just been read is no infinity, nor what costs nothing in a step where nothing does. */
+  /* Bounds staleness from below: a value that was just read has no infinite score, nor has one in a step that
+   * costs nothing. */
   const double moment = fmax(1e-9 * r->step->base_cost, 1e-300), staleness = r->clock - r->access[t];
   return n.cost / ((double)r->step->tensors[t].bytes * fmax(staleness, moment));
 }
@@ -185,7 +186,7 @@ static neap_status run_node(struct runtime *r, int32_t v, int depth) {
   }
   if (status != NEAP_OK) return status;
   for (int32_t i = 0; i < node->output_count; i++) hold(r, node->outputs[i]);
-  /* What was made again for this node alone. */
+  /* Evicts the values that were made again for this node alone. */
   for (int32_t i = 0; depth > 0 && i < node->input_count; i++) TRY(evict_if_released(r, node->inputs[i]));
   return NEAP_OK;
 }

@@ -27,7 +27,7 @@ struct pofo_chain {
   double write, read;           /* slots in a unit of cost */
 };
 
-/* Which values of a stage's input are stored. */
+/* The values of a stage's input that are stored. */
 enum pofo_stored {
   POFO_NOTHING,
   POFO_INPUT,           /* boundary s - 1 */

@@ -40,7 +40,8 @@ int orientation_of_exif(const uint8_t *bytes, size_t count) {
 
 /* ---- Turning ---- */
 
-/* Where a pixel comes from: rows and columns may be exchanged, and each counted from its end. */
+/* The places that pixels come from, by orientation: rows and columns may be exchanged, and each counted from
+ * its end. */
 static const struct turn {
   bool across, up, left;
 } turns[9] = {[2] = {false, false, true}, [3] = {false, true, true}, [4] = {false, true, false},

@@ -1,4 +1,4 @@
-/* How a picture is held up: the orientation that a camera notes beside it (EXIF, tag 0x0112). */
+/* Reads the orientation in which a camera was held, which it notes in the picture (EXIF, tag 0x0112). */
 #ifndef NEAP_PICTURE_ORIENTATION_H
 #define NEAP_PICTURE_ORIENTATION_H
 

@@ -17,7 +17,7 @@ struct picture_names picture_endings(void);
 
 /* Sets width, height, channels and orientation from the header of a file in memory: those of the picture held
  * upright, unless it is wanted as_stored. Its first bytes tell its kind; its name does not matter. Pixels are
- * unchanged. NEAP_BAD_FORMAT: it is of no kind that is read, or damaged. NEAP_UNSUPPORTED: it is too large.
+ * unchanged. NEAP_BAD_FORMAT: no reader knows its kind, or it is damaged. NEAP_UNSUPPORTED: it is too large.
  * Messages name `path`. */
 neap_status picture_measure(const char *path, const uint8_t *bytes, size_t count, struct picture *picture);
 

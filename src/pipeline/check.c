@@ -41,7 +41,7 @@ static neap_status find_ranks(const struct pipeline_schedule *c, int32_t *rank_o
   return NEAP_OK;
 }
 
-/* Of every pair of a forward and a backward part that have a block in common. */
+/* Checks every pair of a forward and a backward part that have a block in common. */
 static neap_status check_kept(const struct pipeline_schedule *c, const int32_t *rank_of) {
   for (int32_t f = 0; f < c->part_count; f++)
     for (int32_t b = f + 1; b < c->part_count; b++) {

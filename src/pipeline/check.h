@@ -1,4 +1,4 @@
-/* Whether a schedule is one, by rules of its own: it does not use the simulator. */
+/* Checks that a schedule is valid, by rules of its own: it does not use the simulator. */
 #ifndef NEAP_PIPELINE_CHECK_H
 #define NEAP_PIPELINE_CHECK_H
 

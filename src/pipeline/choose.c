@@ -122,7 +122,7 @@ static neap_status offer_one(const struct pipeline_problem *p, const struct pipe
   return status;
 }
 
-/* Whether an offer changed what is best of this climb. */
+/* Returns true if an offer changed this climb's best from these numbers. */
 static bool is_better(const struct pipeline_best *now, double seconds, uint64_t bytes, bool fits) {
   return now->found && (now->fits != fits || now->seconds < seconds || now->bytes < bytes);
 }

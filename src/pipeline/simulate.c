@@ -69,7 +69,7 @@ static uint64_t handed_bytes(const struct simulation *s, int32_t part) {
   return output_bytes(s, p->pass == PIPELINE_FORWARD ? p->end - 1 : p->begin - 1);
 }
 
-/* When what a task makes is on a rank. */
+/* Returns the moment at which a task's result is on a rank. */
 static double arrival(const struct simulation *s, int32_t part, int32_t micro_batch, int32_t rank,
                       uint64_t bytes) {
   const int32_t k = at(s, part, micro_batch);
@@ -81,7 +81,7 @@ static bool is_done(const bool *done, const struct simulation *s, int32_t part, 
   return part < 0 || done[at(s, part, micro_batch)];
 }
 
-/* The forward part that makes what the part begins with; -1: the first block's input. */
+/* Returns the forward part that makes a part's first input; -1: it is the model's. */
 static int32_t source_part(const struct simulation *s, int32_t part) {
   const struct pipeline_part *p = &s->schedule->parts[part];
   return p->begin > 0 ? s->maker[p->begin - 1] : -1;
@@ -147,7 +147,7 @@ static int32_t count_copies(const struct simulation *s, const int32_t *blocks, i
   return copies;
 }
 
-/* Of a ring: gradients are summed, then weights sent. */
+/* Returns the seconds of an exchange by a ring, which sums gradients, then sends weights. */
 static double exchange_seconds(const struct simulation *s, uint64_t bytes, int32_t copies) {
   if (copies < 2 || bytes == 0) return 0;
   return 2 * (copies - 1) * pipeline_transfer(s->problem, bytes / (uint64_t)copies);
@@ -167,7 +167,7 @@ static double end_common_rank(struct simulation *s, int32_t rank) {
   return update;
 }
 
-/* Adds what a rank does after its last task, and what is resident. */
+/* Adds a rank's work after its last task, and resident bytes. */
 static double end_rank(struct simulation *s, int32_t rank) {
   const struct pipeline_problem *p = s->problem;
   double exchange = 0, update = 0;
@@ -217,7 +217,8 @@ static int32_t home(const struct simulation *s, int32_t rank) {
   return s->problem->common ? s->schedule->ranks : rank;
 }
 
-/* What goes to another rank lives on both while it is under way. Returns since when it is on the reader's. */
+/* Counts a value that goes to another rank on both while it is under way. Returns the moment from which the
+ * reader's rank has it. */
 static double send(struct simulation *s, int32_t maker, int32_t reader, double made, double reads_end,
                    uint64_t bytes) {
   if (s->problem->common || s->rank_of[maker] == s->rank_of[reader] || bytes == 0) return made;
@@ -267,7 +268,7 @@ static void count_gradient(struct simulation *s, int32_t part, int32_t m) {
     add_bytes(s, home(s, s->rank_of[maker]), made, end, bytes);
 }
 
-/* What blocks keep inside, and what lives while the task runs. */
+/* Counts the bytes that blocks keep inside, and those that live while the task runs. */
 static void count_task(struct simulation *s, int32_t part, int32_t m) {
   const struct pipeline_part *p = &s->schedule->parts[part];
   const int32_t task = at(s, part, m), rank = s->rank_of[task];

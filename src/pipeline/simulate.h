@@ -1,4 +1,4 @@
-/* What a schedule takes, whoever made it. */
+/* Finds the time and the memory that a schedule takes, whichever way made it. */
 #ifndef NEAP_PIPELINE_SIMULATE_H
 #define NEAP_PIPELINE_SIMULATE_H
 

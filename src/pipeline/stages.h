@@ -36,7 +36,7 @@ struct pipeline_best {
   bool found, fits;
 };
 
-/* Copies the schedule where it is better than what is there. */
+/* Copies the schedule if it is better than the current one. */
 neap_status pipeline_offer(const struct pipeline_problem *problem, const struct pipeline_schedule *schedule,
                            struct pipeline_best *best);
 void pipeline_best_free(struct pipeline_best *best);

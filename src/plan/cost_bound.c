@@ -13,7 +13,7 @@
 #include "step/simulate.h"
 #include "step/tuning.h"
 
-/* When a node's first run comes in every schedule, compared with the first run of the cut's node. */
+/* The place of a node's first run in every schedule, compared with the first run of the cut's node. */
 enum side { BESIDE, BEFORE, AT, AFTER };
 
 /* A cut: the first run of one node. */
@@ -26,7 +26,7 @@ struct cut {
 
 /* A choice of the nodes to run again: each pays its cost, and each byte kept pays a price. */
 struct choice {
-  double cost, kept; /* of what is made again; bytes */
+  double cost, kept; /* of the values made again; bytes */
   double value;      /* of the best choice for the price, less the price of the room */
 };
 
@@ -228,7 +228,7 @@ static double look_at(struct bounding *b, int32_t v) {
   return room_beside(b, v);
 }
 
-/* How many nodes to skip: all are looked at, or this number in each part of the step. */
+/* Returns the stride over nodes, so that at most BOUND_SAMPLES for each part of the step are looked at. */
 static int32_t stride_of(const neap_step *step, int32_t parts) {
   return 1 + step->node_count / (parts * BOUND_SAMPLES);
 }

@@ -34,7 +34,7 @@ struct regression {
   } * ends;               /* by node */
   int32_t *mark, stamp;   /* by tensor: the set that is looked at */
 
-  /* Of one search. */
+  /* Fields of one search. */
   VECTOR(struct live_set) sets;
   VECTOR(int32_t) members, heap; /* heap: open sets */
   struct index index;            /* of the sets: finds the last of equal ones */

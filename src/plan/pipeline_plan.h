@@ -1,4 +1,4 @@
-/* What a run of a pipeline needs besides the public functions. */
+/* Functions that a run of a pipeline needs besides the public ones. */
 #ifndef NEAP_PLAN_PIPELINE_PLAN_H
 #define NEAP_PLAN_PIPELINE_PLAN_H
 
@@ -13,7 +13,7 @@ neap_status pipeline_chain(const neap_step *step, struct chain *out);
  * pipeline_problem); NULL: ours, whose ranks do not. */
 bool pipeline_is_common(const char *way);
 
-/* Return the schedule of a pipeline, and what it is for; borrowed. */
+/* Return the schedule of a pipeline, and its problem; borrowed. */
 const struct pipeline_schedule *pipeline_schedule_of(const neap_pipeline *pipeline);
 const struct pipeline_problem *pipeline_problem_of(const neap_pipeline *pipeline);
 

@@ -18,7 +18,7 @@ struct way {
   const struct planner *planner;
   const struct planner_options *options;
   const struct neap_plan *best; /* of other rows: what does not cost less is no plan; NULL: none */
-  uint64_t budget, limit;       /* the limit is what the planner gets */
+  uint64_t budget, limit;       /* the planner gets the limit */
   double deadline;              /* of its search */
   struct demand demand;
   struct schedule last;    /* that the planner found; empty: none yet */

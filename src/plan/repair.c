@@ -93,7 +93,7 @@ static bool suits(const struct repair *r, const struct neap_plan *plan) {
 }
 
 /* Returns true if the repair ends with this plan and this number of layouts in vain: no more is asked, or
- * more is of no use. */
+ * more work would not help. */
 static bool ends_with(const struct repair *r, const struct neap_plan *best, int in_vain) {
   if (fits(r, best) && clock_is_past(r->demand->deadline)) return true;
   if (in_vain >= (fits(r, best) ? REPAIR_PATIENCE_TIGHT : REPAIR_PATIENCE)) return true;
@@ -115,8 +115,8 @@ static bool better(const struct repair *r, const struct neap_plan *a, const stru
   return a->cost < b->cost;
 }
 
-/* Where a plan sticks out, leaves up to half that much less memory to the values of the nodes that run there;
- * the rest may then fit elsewhere. */
+/* Leaves less memory, by up to half the excess, to values of the nodes that run where a plan exceeds the
+ * budget; the rest may then fit elsewhere. */
 static neap_status pad(struct repair *r, const struct neap_plan *plan) {
   struct simulation score;
   struct instance *instances = NULL;
@@ -152,7 +152,7 @@ struct attempt {
   bool little;    /* it does with little less than the start */
   uint32_t seed;
   int layouts;                      /* at most, up to LAYOUTS */
-  struct neap_plan *plans[LAYOUTS]; /* what it made, in order */
+  struct neap_plan *plans[LAYOUTS]; /* the plans that it made, in order */
   int count;
   const struct neap_plan *best; /* of those, and the repair's */
   int in_vain;                  /* as in the repair */

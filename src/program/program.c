@@ -26,7 +26,7 @@ bool is_running_statistic(const struct tensor *t) {
          dtype_is_real(t->dtype);
 }
 
-/* Returns what a node changes that outlives the step. */
+/* Returns the kind of change by a node that outlives the step. */
 static enum change change_of(const struct neap_graph *graph, const struct node *node) {
   enum change most = CHANGED_NOTHING;
   for (int32_t i = 0; i < node->update_count; i++) {
@@ -354,7 +354,7 @@ static neap_status call_kernel(const struct program *program, const struct call 
   return NEAP_OK;
 }
 
-/* What a run needs besides the program. */
+/* The arguments and the state of a run. */
 struct run {
   const struct run_context *context;
   const struct device_memory *memory;

@@ -24,7 +24,7 @@ static const struct {
 };
 enum { LAYER_SETS = sizeof layer_sets / sizeof *layer_sets };
 
-/* How products of a graph use a parameter. */
+/* The use that products of a graph make of a parameter. */
 enum layer_kind {
   LAYER_NONE,
   LAYER_LINEAR,
@@ -216,7 +216,7 @@ static int64_t experts_of(const struct lora *l, const struct node *node) {
   return node->op == OP_EXPERT_LINEAR ? node_input(l->copy.from, node, EXPERT_ENDS)->dims[0] : 1;
 }
 
-/* Whether the layer has its weights as [inputs, outputs]. */
+/* Returns true if the layer has its weights as [inputs, outputs]. */
 static bool is_swapped(const struct node *node) {
   return node->op == OP_MATMUL && !node->attributes.matmul.b_transposed;
 }

@@ -1,6 +1,6 @@
 #include "rewrite/copy.h"
 
-/* Which updates are wanted. */
+/* The updates that are wanted. */
 enum updates { ALL_UPDATES, PREPARED, OTHERS };
 
 static bool is_wanted(const struct neap_graph *graph, const struct node *node, enum updates updates,

@@ -442,7 +442,7 @@ static neap_status list_schedules(struct neap_session *s, const struct neap_grap
   return NEAP_OK;
 }
 
-/* What the schedule takes of which the rank with the most needs the least. */
+/* The schedule whose rank with the most bytes needs the least. */
 struct least {
   uint64_t budget; /* for which it is made */
   uint64_t bytes;  /* of the rank with the most */

@@ -40,7 +40,7 @@ static neap_status bind(struct neap_session *s) {
 }
 /* ---- Sending ---- */
 
-/* What a rank sends to another: neighbouring values in one piece. */
+/* A message from a rank to another: neighbouring values in one piece. */
 struct message {
   int32_t from, to;
   int32_t first, last; /* values */

@@ -80,8 +80,8 @@ static void remove_repeat(struct cleaning *c, const struct step_node *node, int3
       continue;
     for (int32_t p = before->last; p < at; p++) c->simulator->live.data[p] += before->bytes;
   }
-  /* What it read may have been taken over here, or end earlier now: leave those tensors alone until the next
-   * round. */
+  /* Leaves the node's inputs alone until the next round: this run may have taken them over, or they end
+   * earlier now. */
   for (int32_t i = 0; i < node->input_count; i++) c->touched[node->inputs[i]] = true;
 }
 
@@ -113,7 +113,7 @@ static neap_status clean_round(struct cleaning *c, int32_t *newest, struct sched
     swap_schedules(out, &shorter);
     *score = now;
   } else {
-    *changed = false; /* the estimate was too hopeful: keep what is known to fit */
+    *changed = false; /* the estimate was too hopeful: keep the schedule that is known to fit */
     if (status == NEAP_INVALID_PLAN) status = NEAP_OK;
   }
   schedule_free(&shorter);

@@ -82,7 +82,7 @@ static bool can_repeat(const struct walk *w, int32_t v) {
 
 /* ---- Restoring ---- */
 
-/* Returns true if what a node makes is stored. */
+/* Returns true if a node's outputs are stored. */
 static bool is_stored(const struct walk *w, int32_t v) {
   const int32_t store = w->step->store[v];
   return store >= 0 && w->resident[w->step->nodes[store].outputs[0]];
@@ -208,7 +208,7 @@ static int32_t find_victim(struct walk *w) {
   for (int32_t i = 0; i < w->held_count; i++) {
     const int32_t t = w->held[i];
     if (w->locks[t] > 0 || w->step->tensors[t].bytes == 0) continue;
-    if (w->step->tensors[t].producer >= w->step->required_count) continue; /* what a store made stays */
+    if (w->step->tensors[t].producer >= w->step->required_count) continue; /* a store's output stays */
     if (w->need[t] == NEVER) return t;
     if (!can_return(w, t)) continue;
     const double value = worth(w, t);
@@ -279,7 +279,7 @@ static void sweep_after(struct walk *w, int32_t v) {
     if (w->made[node->outputs[i]]) w->resident[node->outputs[i]] = false;
 }
 
-/* Stores what is dropped, if it will be restored. */
+/* Stores a value that is dropped, if it will be restored. */
 static neap_status store_before_drop(struct walk *w, int32_t t) {
   const int32_t maker = w->step->tensors[t].producer, store = w->step->store[maker];
   if (w->need[t] == NEVER || store < 0 || !w->by_restorer[maker] || is_stored(w, maker)) return NEAP_OK;
@@ -421,7 +421,7 @@ static neap_status walk_order(struct walk *w) {
       TRY(run_update(w, v));
     pass_reads(w, v);
   }
-  /* What has to be there at the end is made while the updates that waited for it wait still. */
+  /* Makes the missing outputs before the updates that waited for them. */
   for (int32_t i = 0; i < step->output_count; i++) {
     const int32_t t = step->outputs[i], way = w->resident[t] ? 0 : way_back(w, t);
     if (way < 0) return NEAP_OVER_BUDGET;

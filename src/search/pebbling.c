@@ -38,7 +38,7 @@ struct game {
   int64_t work;
   double rank_bytes;           /* see ORDERS */
   size_t words;                /* of a set */
-  bool *once, *unread;         /* by node: it runs once; nobody reads what it makes */
+  bool *once, *unread;         /* by node: it runs once; nobody reads its outputs */
   int32_t *seen, stamp;        /* by node: a candidate in the state that is looked at */
   uint64_t *set;               /* [words] the state that is looked at */
   VECTOR(uint64_t) sets;       /* [states][words] */

@@ -12,7 +12,7 @@
 struct table {
   float *cost;   /* [limit + 1] */
   float bound;   /* no plan is cheaper */
-  int32_t limit; /* the slots beside what the stages hold; negative: no table */
+  int32_t limit; /* the slots that the stages do not hold; negative: no table */
   int32_t from;  /* the least m with a finite cost; limit + 1: none */
 };
 
@@ -228,7 +228,7 @@ static void fill(const struct rotor *r, int32_t p, int32_t a, int32_t b) {
   while (t->from <= t->limit && t->cost[t->from] == INFINITY) t->from++;
 }
 
-/* A run of stages from `start` on that are of the same kinds as those from a later start. */
+/* Consecutive stages from `start` on that have the same kinds as those from a later start. */
 struct twin {
   int32_t start, length;
 };
@@ -245,7 +245,7 @@ static neap_status fill_all(const struct rotor *r, const struct twin *twins) {
       for (int32_t p = 0; length < twins[a].length && p < r->modes; p++)
         *table_of(r, p, a, a + length) = *table_of(r, p, twins[a].start, twins[a].start + length);
   }
-  return stop_check(); /* tables that were left without costs are of no use */
+  return stop_check(); /* tables without costs are unusable */
 }
 
 /* Adds all tables except copies of a twin's. `common`: scratch, zero. */

@@ -90,7 +90,7 @@ static neap_status create_kind(struct rotor_plan *p, int32_t s) {
   return NEAP_OK;
 }
 
-/* Finds the kinds: stages of one class are of one kind if the same number of bytes passes them. */
+/* Finds the kinds: stages of one class have one kind if the same number of bytes passes them. */
 static neap_status find_kinds(struct rotor_plan *p) {
   const struct chain *chain = &p->plan.chain;
   p->stages = region_alloc(&p->region, (size_t)chain->stage_count, sizeof *p->stages);

@@ -46,7 +46,7 @@ neap_status search_descend(struct search *search, int64_t work);
  * at prices from which repeats are not undone. */
 neap_status search_mend(struct search *search, int64_t work);
 
-/* Ruins and recreates until the work or the time is spent or `in_vain` says that more is of no use
+/* Ruins and recreates until the work or the time is spent or `in_vain` says that more would not help
  * (`deadline`: of the monotonic clock, seconds; 0: none). Forgets how some stretches of the step are
  * recomputed and descends anew there; keeps a result that is no worse, by excess first, then by cost.
  * `feasible_is_enough`: ends when nothing is over the limit. */

@@ -189,8 +189,7 @@ static neap_status settle_updates(struct listing *l) {
     for (int32_t n = 0; n < node->input_count; n++)
       if (l->reach[node->inputs[n]] < place[i]) l->reach[node->inputs[n]] = place[i];
   }
-  /* Of those that move behind one place, the later one may read what the earlier one changes: it goes first.
-   */
+  /* Puts the later of two that move behind one place first: it may read what the earlier one changes. */
   for (size_t i = 0; i < count; i++)
     if (place[i] != (int32_t)i) next[i] = first[place[i]], first[place[i]] = (int32_t)i;
   for (size_t i = 0; i < count; i++) {

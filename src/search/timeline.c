@@ -564,7 +564,8 @@ bool timeline_remove(struct timeline *t, int32_t run) {
   if (t->run_count[t->step->maker[r->node]] < 2 && r->node < t->step->required_count) return false;
   for (int32_t o = 0; r->previous < 0 && o < output_count(t, r->node); o++)
     if (t->slots[r->first_slot + o].readers >= 0) return false;
-  /* What it saved in place must not be given back when its inputs' ends are looked at again. */
+  /* Disconnects outputs first: else the bytes that the run saved in place are given back when its inputs'
+   * ends change. */
   disconnect_outputs(t, run);
   disconnect_inputs(t, run);
   displace_run(t, run);

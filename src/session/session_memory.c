@@ -153,11 +153,11 @@ static neap_status gather_shares(const struct neap_session *s, const struct lowe
   const uint64_t unit = (uint64_t)dtype_rows[l->graph->tensors.data[tensor].dtype].block_bytes;
   TRY(device_read(&s->memory, place, whole + own.first, own.count));
   const neap_status status = ranks_gather(s->batch, whole, (int64_t)(own.whole / unit), unit);
-  s->batch->traffic = of_steps; /* what is read belongs to no step */
+  s->batch->traffic = of_steps; /* these reads belong to no step */
   return status;
 }
 
-/* Gives every rank of a pipeline what the rank that has a variable for all has. */
+/* Gives every rank of a pipeline a variable, from the rank that has it for all. */
 static neap_status give_all(const struct neap_session *s, const struct tensor *tensor, neap_status own,
                             void *data, uint64_t bytes) {
   const struct neap_collective *c = s->ranks->collective;

@@ -19,7 +19,7 @@ struct neap_plan {
   const struct placed *instances; /* by position, outputs in their order, workspace (when not 0 bytes) last */
   uint64_t resident_bytes, live_peak_bytes, arena_bytes;
   double cost, base_cost;
-  /* How the plan was made. A plan that was read has zeros, except for the repeats. */
+  /* Facts about the planning. A plan that was read has zeros, except for the repeats. */
   uint64_t lower_bound_bytes;
   double cost_lower_bound; /* of plans within the budget that was asked for */
   double seconds;

@@ -10,7 +10,7 @@
  * and `auto` asks few planners. */
 enum { LARGE_STEP = 2000 };
 
-/* How much work goes into a schedule. */
+/* The amount of work that goes into a schedule. */
 enum effort {
   EFFORT_QUICK = -1, /* only tries to meet the budget, at any cost */
   EFFORT_USUAL,      /* a fixed amount of work */

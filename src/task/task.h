@@ -11,7 +11,7 @@ struct encoding;
 struct tokenizer;
 struct chat_template;
 
-/* What a classifier of a file tells apart, in its order. */
+/* The labels of a file's classifier, in its order. */
 struct task_labels {
   int64_t count; /* 0: it has no classifier */
   const char *const *names;
@@ -25,24 +25,25 @@ struct task_texts {
   neap_status (*read_labels)(const neap_model *model, struct region *region, struct task_labels *labels);
 };
 
-/* How conversations become tokens. Zeros: as the source's name and the model say. */
+/* The options by which conversations become tokens. Zeros: as the source's name and the model say. */
 struct task_chat {
   const char
       *template_name;   /* that the user asks for, before the model's; NULL: "chatml" where that has none */
   bool train_on_prompt; /* all tokens carry loss, not the assistant's alone */
-  bool skip_long;       /* what is longer than a sequence is left out, not cut */
+  bool skip_long;       /* conversations longer than a sequence are left out, not cut */
   bool packed;          /* several share a row; tokens come with their places, "place" [N, T] */
 };
 
-/* What a model of images makes of a byte: (byte - mean) / deviation, by channel. Zeros: what the data say. */
+/* The numbers by which a model of images converts a byte: (byte - mean) / deviation, by channel. Zeros: those
+ * of the data. */
 struct task_pixels {
   double mean[4], deviation[4];
 };
 
-/* Of a kind of task. */
+/* A kind of task. */
 struct task_row {
   const char *input, *label; /* inputs of its graph; an image may also come as bytes, see neap_byte_input */
-  const char *records;       /* what a batch has: "images", "sequences", "records" or "pairs" */
+  const char *records;       /* the records of a batch: "images", "sequences", "records" or "pairs" */
   const char *learns;        /* "images", "sequences of tokens" */
   neap_task like;            /* the first kind that learns from the same data */
 };

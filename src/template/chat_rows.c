@@ -41,7 +41,8 @@
   EACH IF(OF_THREE test) "<|" ROLE "|>\n" CONTENT "<|end|>\n" ENDIF END                                      \
   IF("add_generation_prompt") "<|assistant|>\n" ELSE EOS ENDIF
 #define NO_OTHERS ELSE "{{ raise_exception('Only user and assistant roles are supported!') }}" ENDIF
-/* What is around a user's content, the place of the one with the system's text, and an answer. */
+/* Mistral's template: the texts around a user's content, the test for the content that takes the system's
+ * text, and an answer. */
 #define MISTRAL(open, close, place, answer)                                                                  \
   OFF BOS EACH_OFF IN_TURNS                                                                                  \
   IF(IS("user")) open                                                                                        \

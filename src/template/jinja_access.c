@@ -380,7 +380,7 @@ static const struct method {
                {JINJA_LIST, "index", "value", 1, list_index}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-/* What Python's values have besides, so that it is refused and not taken for undefined. */
+/* Other names that Python's values have: their use is refused, and not taken for undefined. */
 static const char *const others[] = {
     [JINJA_BOOL] = "as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer "
                    "numerator real "

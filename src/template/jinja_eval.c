@@ -28,7 +28,7 @@ struct jinja_scope {
   struct jinja_scope *parent;
 };
 
-/* What a statement leaves behind in a loop. */
+/* The way in which a loop continues after a statement. */
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 struct evaluator {
@@ -81,7 +81,7 @@ static bool is_one_of(const char *name, const char *const *names) {
 }
 
 static const char *const globals[] = {"namespace", "raise_exception", "strftime_now", "range", "dict", NULL};
-/* What Jinja or transformers may have under these names is not known here. */
+/* Names that Jinja or transformers may define, with values that are unknown here. */
 static const char *const unknown[] = {"self",      "super",     "caller",     "varargs",   "kwargs",
                                       "lipsum",    "cycler",    "joiner",     "pad_token", "unk_token",
                                       "sep_token", "cls_token", "mask_token", NULL};

@@ -340,7 +340,8 @@ neap_status jinja_change_case(struct jinja_run *run, const struct jinja_string *
     uint32_t code, changed;
     const size_t step = first_character(s->bytes + at, s->length - at, &code);
     const bool upper = to == JINJA_UPPER || (to >= JINJA_TITLE && first);
-    /* What is a letter to str.title() and str.capitalize() is another table. */
+    /* Refuses characters whose other case is not known; str.title() and str.capitalize() use another table of
+     * letters. */
     if (!in_case(code, upper, &changed) || (code >= 0x80 && to == JINJA_TITLE && !filter))
       return JINJA_FAIL(run, NEAP_UNSUPPORTED, "the other case of the character U+%04X is not known",
                         (unsigned)code);

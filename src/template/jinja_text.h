@@ -1,4 +1,4 @@
-/* What Python does with strings, for programs in Jinja. Parts of a string keep their marks. Places and counts
+/* Python's functions of strings, for programs in Jinja. Parts of a string keep their marks. Places and counts
  * that a program sees are code points; others are bytes. */
 #ifndef NEAP_TEMPLATE_JINJA_TEXT_H
 #define NEAP_TEMPLATE_JINJA_TEXT_H

@@ -12,7 +12,7 @@
 
 enum { JINJA_DEPTH = 200 }; /* of values, expressions and blocks inside each other, and of calls */
 
-/* What bounds one rendering. */
+/* The limits of one rendering. */
 struct jinja_limits {
   size_t steps;  /* parts of the program that are run */
   size_t memory; /* bytes of values, in all */
@@ -72,7 +72,7 @@ enum jinja_kind {
   JINJA_FUNCTION,  /* a macro, a method or a global: of the evaluator */
 };
 
-/* What Python has for a sequence. */
+/* The form that a sequence has in Python. */
 enum jinja_form {
   JINJA_IN_LIST,
   JINJA_IN_TUPLE,

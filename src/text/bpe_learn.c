@@ -174,7 +174,7 @@ static int32_t take_best(struct learner *l) {
       if (bpe_refusal(l->bpe, l->pairs.pairs.data[best.pair]) == NULL) return best.pair;
       continue;
     }
-    /* It has lost places since. The room that it had is there. */
+    /* Puts back a pair that has lost places since, in the room that it had. */
     l->candidates.data[l->candidates.count++] = (struct candidate){count, best.pair};
     candidate_rise(l, l->candidates.data, l->candidates.count);
   }

@@ -132,7 +132,7 @@ static neap_status run_strip(const struct step *step, struct matcher *matcher, c
  * as a whole first. */
 enum { WHOLE_BYTES = 6 };
 
-/* Appends the characters [from, to) one by one, or what the map has in their place. */
+/* Appends the characters [from, to) one by one, or the map's text in their place. */
 static neap_status map_each(const struct character_map *map, const struct passage *in, size_t from, size_t to,
                             struct passage_buffer *out) {
   const char *text;

@@ -176,7 +176,7 @@ static neap_status parse_word_piece(const json_t *object, const struct json_plac
 
 /* ---- Unigram ---- */
 
-/* What an unknown character costs beside the least score, as in SentencePiece. */
+/* The distance of an unknown character's score below the least score, as in SentencePiece. */
 static const double unknown_penalty = 10;
 
 static neap_status add_scored(const json_t *entry, const struct json_place *place, const char *name,

@@ -227,7 +227,7 @@ static json_t *name_token(const struct token_vocabulary *v, int32_t i) {
   return made;
 }
 
-/* Of Unigram the vocabulary is a list of pieces and scores. */
+/* Adds a token to the vocabulary, which for Unigram is a list of pieces and scores, else an object of ids. */
 static bool set_token(const struct token_vocabulary *v, json_t *vocabulary, json_t *name, int32_t id) {
   if (json_is_array(vocabulary))
     return append(vocabulary, json_pack("[O, f]", name, v->scores != NULL ? (double)v->scores[id] : 0.0));

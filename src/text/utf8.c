@@ -6,7 +6,7 @@
 bool utf8_is_code_point(uint64_t code) { return code < CODE_POINTS && (code < 0xD800 || code > 0xDFFF); }
 
 int utf8_decode(const char *bytes, size_t length, uint32_t *code) {
-  /* The least code point of each length: what is lower has a shorter form. */
+  /* The least code point of each length: lower ones have a shorter form. */
   static const uint32_t least[UTF8_MAX_BYTES + 1] = {0, 0, 0x80, 0x800, 0x10000};
   const unsigned char first = (unsigned char)bytes[0];
   if (first < 0x80) {

@@ -15,7 +15,7 @@ struct vocabulary {
   size_t longest;        /* bytes of the longest piece */
 };
 
-/* How far the ids may exceed twice the number of pieces. */
+/* The most by which ids may exceed twice the number of pieces. */
 enum { VOCABULARY_GAPS = 1 << 16 };
 
 /* Adds a piece. NEAP_INVALID_ARGUMENT: it exists already. NEAP_TOO_LARGE: there are 4 GiB of them. */

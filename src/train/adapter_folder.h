@@ -21,8 +21,8 @@ struct adapter_config {
  * biases, alphas that differ by layer. */
 neap_status adapter_config_read(const char *folder, struct adapter_config *config);
 
-/* Reads side_config.json of a folder: what the widths of the side net are divided by. NEAP_BAD_FORMAT: it is
- * not such a file. NEAP_UNSUPPORTED: it is of a later version. */
+/* Reads side_config.json of a folder: the divisor of the side net's widths. NEAP_BAD_FORMAT: it is
+ * not such a file. NEAP_UNSUPPORTED: a later version wrote it. */
 neap_status side_config_read(const char *folder, int64_t *divisor);
 
 /* Loads the values of a folder into a session with adapters or, if `side` is not 0, with a side net of that

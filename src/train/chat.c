@@ -13,7 +13,7 @@ struct neap_chat {
   struct generation generation;
   struct chat_template *chat;
   struct chat_ends ends;
-  const char *lead;                     /* what the assistant writes before its content */
+  const char *lead;                     /* the text that the assistant writes before its content */
   int64_t length;                       /* tokens of a conversation at most */
   VECTOR(struct chat_message) messages; /* their contents are owned, but for the system's */
   struct chat_text rendered;

@@ -201,8 +201,8 @@ static double difference_of(const struct probe *p) {
   return sqrt(differences / fmax(squares, 1e-12 * (double)p->elements[0]));
 }
 
-/* What rounding weights to a type may change outputs by, as a share of their size: some tens of times what
- * one rounding changes a number by. */
+/* Returns the change of outputs, as a share of their size, that rounding weights to a type may cause: some
+ * tens of times the change that one rounding makes to a number. */
 static double allowed_for(neap_dtype type) {
   switch (type) {
   case NEAP_F16:

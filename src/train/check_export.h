@@ -1,4 +1,4 @@
-/* Reads an exported file back and compares what it gives with what the run gives. */
+/* Reads an exported file back and compares its outputs with the run's. */
 #ifndef NEAP_TRAIN_CHECK_EXPORT_H
 #define NEAP_TRAIN_CHECK_EXPORT_H
 

@@ -62,7 +62,7 @@ struct checkpoint {
   double test_accuracy;
   char weights[96], weights_sha256[65], command_sha256[65];
   char weights_crc32[9]; /* "": not known, as in a checkpoint of before there was this field */
-  /* Of the records of each part; "": not known. */
+  /* Digests of the records of each part; "": not known. */
   char data_digests[CHECKPOINT_PARTS][17];
   const char *command;             /* to keep as command.json; borrowed; NULL: none */
   bool command_placed;             /* the last saved checkpoint has it */

@@ -26,7 +26,7 @@ struct prompts {
   struct generation generation;
   struct one_prompt *list; /* [count], in the order of their tokens */
   VECTOR(char) text;       /* of the current one */
-  /* Of a recurrent model. */
+  /* Fields of a recurrent model. */
   VECTOR(int32_t) variables; /* that are its state */
   size_t state_elements;
   int64_t *positions; /* ascending, where states are kept */

@@ -5,7 +5,7 @@
 
 #include "train/training.h"
 
-/* Of other data than preferences these do nothing.
+/* Functions for a reference of preferences; on other data they do nothing.
  *
  * Computes the reference by the loaded weights of a new run, in the memory of its session, and gives it to
  * the source; or reads it from the folder that is resumed or evaluated. NEAP_UNSUPPORTED: several processes.

@@ -20,7 +20,7 @@ neap_status training_settle(struct training *t);
 /* Reads the state of the checkpoint to resume, before anything is planned: one of another run is refused at
  * once. */
 neap_status training_read_state(struct training *t);
-/* Opens the session. NEAP_OVER_BUDGET: `result` says what is enough. */
+/* Opens the session. NEAP_OVER_BUDGET: `result` has a budget that is enough. */
 neap_status training_open_session(struct training *t, neap_train_result *result);
 /* Loads the weights that the checkpoint in options.resume leaves out, if any. */
 neap_status training_load_base(struct training *t);

@@ -11,7 +11,7 @@
 #include "weights/variables.h"
 #include "weights/weight_files.h"
 
-/* Where a variable is read from; file NULL: it is not read. */
+/* The place from which a variable is read; file NULL: it is not read. */
 struct place {
   const struct safetensors *file;
   int32_t index;

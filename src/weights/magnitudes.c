@@ -24,7 +24,7 @@ static void take_norms(int64_t rows, int64_t columns, bool of_columns, float *w)
   const int64_t count = of_columns ? columns : rows, length = of_columns ? rows : columns,
                 step = of_columns ? columns : 1, stride = of_columns ? 1 : columns;
   for (int64_t i = 0; i < count;
-       i++) { /* what is written over has been read: element i is of line i or before */
+       i++) { /* this overwrites only what was read: element i belongs to line i or one before */
     double sum = 0;
     for (int64_t k = 0; k < length; k++) {
       const double x = (double)w[i * stride + k * step];

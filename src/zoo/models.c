@@ -506,7 +506,7 @@ static neap_status check_options(const char *name, const struct family *family, 
   return NEAP_OK;
 }
 
-/* What is not given is the family's. */
+/* Returns the blueprint of a model: options that are not given are the family's. */
 static struct blueprint blueprint_of(const struct family *family, const neap_model_options *o) {
   return (struct blueprint){.batch = o->batch ? o->batch : family->batch,
                             .channels = o->image[0] ? o->image[0] : family->image[0],

@@ -1,4 +1,4 @@
-/* What models of sequences share. */
+/* Functions that models of sequences share. */
 #ifndef NEAP_ZOO_SEQUENCE_H
 #define NEAP_ZOO_SEQUENCE_H
 

@@ -20,7 +20,8 @@ struct stack {
 
 static const double deviation = 0.02; /* Radford et al. 2019 */
 
-/* What a block adds to the sum is smaller the more blocks there are (Radford et al. 2019). */
+/* Returns the deviation of weights whose products are added to the sum: the more blocks, the smaller (Radford
+ * et al. 2019). */
 static double residual_deviation(const struct stack *s) { return deviation / sqrt(2 * (double)s->t->layers); }
 
 static bool has(const struct stack *s, enum part part) { return s->t->parts[part].name != NULL; }
@@ -133,8 +134,8 @@ static neap_tensor add_to_cache(const struct stack *s, neap_tensor x, int64_t bl
   return all;
 }
 
-/* Of a token that is decoded the keys and values are those of all before it, too; its own come first, so that
- * those that count are the first ones. */
+/* Adds attention of the token that is decoded to itself and all before it. Its own keys and values come
+ * first, so that those that count are the first ones. */
 static neap_tensor attend_cached(const struct stack *s, neap_tensor q, neap_tensor k, neap_tensor v,
                                  int64_t block) {
   const neap_tensor keys = add_to_cache(s, k, block, "key_cache"),

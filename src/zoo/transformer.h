@@ -13,7 +13,7 @@ enum part {
   PART_FIRST_TOKEN, /* bare [1, 1, width]: what stands before the patches */
   PART_POSITION,    /* embedding [places, width]; without it positions are rotary. Of images bare, [1, places,
                        width] */
-  PART_SEGMENT,     /* embedding [2, width]: all tokens are of the first segment */
+  PART_SEGMENT,     /* embedding [2, width]: all tokens belong to the first segment */
   PART_EMBEDDING_NORM, /* of the sum of these */
   PART_ATTENTION_NORM, /* before attention; where norms come last behind the sum with it */
   PART_QKV,            /* queries, keys and values in one layer, or */
@@ -32,19 +32,19 @@ enum part {
   PART_EXPERT_GATE,    /* the weights of all experts, one behind the other */
   PART_EXPERT_UP,      /**/
   PART_EXPERT_DOWN,    /**/
-  PART_FEED_POST,      /* a norm of what the layers above give */
+  PART_FEED_POST,      /* a norm of the layers' output above */
   PART_FINAL_NORM,     /* behind the last block */
   PART_HEAD_DENSE,     /* a layer with the activation before the head, and */
   PART_HEAD_NORM,      /* its norm */
   PART_HEAD,           /* to the vocabulary; its weight may be the embedding's */
-  PART_POOLER,         /* of the first token, with tanh: what a classifier reads */
+  PART_POOLER,         /* of the first token, with tanh: a classifier's input */
   PART_CLASSIFIER,     /* to the classes or values */
   PARTS
 };
 
 enum activation { ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU, ACTIVATION_RELU };
 
-/* What the last block's rows become; neap_head has the same. */
+/* The use of the last block's rows; neap_head has the same values. */
 enum stack_head {
   STACK_TOKENS,
   STACK_CLASSES, /* of the first token */
@@ -93,7 +93,7 @@ struct transformer {
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
   bool rms;                            /* norms do not subtract the mean */
   bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
-  bool wide_norms;                     /* PART_QUERY_NORM and PART_KEY_NORM are of all heads together */
+  bool wide_norms;                     /* PART_QUERY_NORM and PART_KEY_NORM normalise all heads together */
   bool tied;                           /* the head has the embedding's weights */
   float epsilon;                       /* of norms */
   float score_cap, logit_cap;          /* x becomes cap tanh(x / cap); 0: it stays */
@@ -114,7 +114,7 @@ neap_tensor transformer_build(neap_builder *b, const struct transformer *t, cons
  * model. */
 neap_status transformer_check(const char *what, const struct transformer *t);
 
-/* Whether a part is a parameter by itself, without ".weight". */
+/* Returns true if a part is a parameter by itself, without ".weight". */
 bool transformer_is_bare(const struct transformer *t, enum part part);
 
 /* The name of a part's layer in block `block` of the stack, counted from 0. */

@@ -14,12 +14,12 @@
 enum { HEADS = 4, LONGEST = 7 };
 static const int64_t usual_width = 512;
 
-/* Of the first word: the code counts from what stands behind padding, which is token 1. */
+/* The position of the first word: the published code counts from behind padding, which is token 1. */
 static const int64_t first_position = 2;
 
 enum mixing { ATTENTION, LIGHT, DYNAMIC };
 
-/* How the members of the family look at other words of a sequence, in this many layers. */
+/* The ways in which the family's members look at other words of a sequence, and their numbers of layers. */
 struct style {
   enum mixing mixing;
   int64_t layers[2];           /* of encoder and decoder */
@@ -34,7 +34,7 @@ struct pair {
   bool decodes;                       /* one word a run: */
   neap_tensor position, parent, held; /* its inputs: zoo_build_decoder */
   neap_tensor lengths;                /* of the source */
-  double dropout;                     /* of what is added to the sum */
+  double dropout;                     /* of the terms of the sum */
   double weights;                     /* of attention's weights and of kernels */
 };
 
@@ -43,7 +43,7 @@ struct side {
   const struct pair *pair;
   bool decoder;
   int64_t length;
-  neap_tensor memory; /* of a decoder: what the encoder gave */
+  neap_tensor memory; /* of a decoder: the encoder's output */
 };
 
 /* ---- Layers ---- */
@@ -131,8 +131,8 @@ static neap_tensor attention(const struct side *s, neap_tensor x, const char *sc
   return square(s, whole(s, y), scope, "projection");
 }
 
-/* Of a word in the decoder to the words of the source, which all targets of a source share as if they were
- * one: no word of theirs looks at another here. */
+/* Adds attention of each word in the decoder to the words of the source. All targets of a source share it as
+ * if they were one: none of their words looks at another here. */
 static neap_tensor cross_attention(const struct side *s, neap_tensor x, const char *scope) {
   const struct pair *p = s->pair;
   const int64_t width = p->width, fans = 4 * width;

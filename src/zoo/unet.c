@@ -29,7 +29,7 @@ static neap_tensor two_convolutions(neap_builder *b, neap_tensor x, int64_t filt
   return x;
 }
 
-/* What the way up has of a side of the image when it comes to a level. */
+/* Returns the length of an image's side when the way up reaches a level. */
 static int64_t side_at(int64_t side, int level) {
   for (int i = 0; i < LEVELS; i++) side = (side - 4) / 2;
   for (int i = LEVELS; i > level; i--) side = (side - 4) * 2;

@@ -1,4 +1,4 @@
-/* What the model files share. */
+/* Declarations that the model files share. */
 #ifndef NEAP_ZOO_ZOO_H
 #define NEAP_ZOO_ZOO_H
 
@@ -47,7 +47,7 @@ network build_googlenet, build_googlenet_lrn, build_inception_v3; /* inception.c
 network build_unet;                                               /* unet.c */
 network build_pspnet;                                             /* pspnet.c */
 
-/* Which numbers a family knows; the message lists them. */
+/* Check the numbers of a family's name; the message lists those that it knows. */
 neap_status check_dlr(const struct blueprint *p), check_wrn(const struct blueprint *p),
     check_preresnet(const struct blueprint *p), check_resnet(const struct blueprint *p),
     check_bottlenecks(const struct blueprint *p), check_vgg(const struct blueprint *p),

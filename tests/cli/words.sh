@@ -41,3 +41,30 @@ git commit -qm odd
 git commit -qm later --allow-empty
 WORDS_CLEAN=src expect 1 scripts/check-words --all
 says "src/odd.c:1:"
+
+# A comment of src, cli or include begins with a verb or a noun: none of ten words begins one, in new lines and in all.
+mkdir -p cli include tests
+git rm -q src/odd.c
+git commit -qm mended
+words='What Whether Which How Who Whose Where When Of That'
+for word in $words; do
+  printf '/* %s a rule has. */\nint a; /** %s a rule has. */\n' "$word" "$word"
+done >comments
+lines=$(wc -l <comments)
+[ "$lines" = 20 ] || fail "the comments have $lines lines"
+for file in src/a.c cli/a.c include/a.h; do
+  cp comments "$file"
+  git add "$file"
+  expect 1 scripts/check-words HEAD
+  for line in $(seq "$lines"); do says "$file:$line:"; done
+  WORDS_CLEAN='src cli include' expect 1 scripts/check-words --all
+  for line in $(seq "$lines"); do says "$file:$line:"; done
+  git rm -qf "$file"
+  mkdir -p src cli include
+done
+rm comments
+printf '/* The rule: What a rule has. */\nint a; /* what it has; of a rule */\n/* Whatever. */\nint b; /* Whenever. */\n/* Often, However, Those. */\n' >src/a.c
+printf '/* What a test has. */\n' >tests/a.c
+git add -A
+expect 0 scripts/check-words HEAD
+WORDS_CLEAN='src tests' expect 0 scripts/check-words --all

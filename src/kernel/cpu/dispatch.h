@@ -1,4 +1,4 @@
-/* Which of the tables of kernels (isa/kernels.h) this processor runs. */
+/* Chooses the table of kernels (isa/kernels.h) that this processor runs. */
 #ifndef NEAP_KERNEL_CPU_DISPATCH_H
 #define NEAP_KERNEL_CPU_DISPATCH_H
 

@@ -9,7 +9,7 @@ typedef float real;
 #define SQRT(x)     __builtin_sqrtf(x)
 #define IN_PARALLEL _Pragma("omp parallel for schedule(static)")
 
-/* Where a rule finds its operands. */
+/* The operands of a rule. */
 struct operands {
   const struct cpu_kernels *kernels;
   struct stored g;

@@ -32,7 +32,7 @@ struct dnn_primitive {
   const struct dnn_layout *weights;
   size_t scratchpad;
   const char *implementation;
-  /* What it was made from, to find it again. */
+  /* The arguments that it was made from, by which it is found again. */
   int kind;
   struct convolution convolution;
   const struct dnn_layout *from, *to;

@@ -426,7 +426,7 @@ static struct update update_of(const struct kernel *kernel, const struct run_con
 
 #define NUMBERS update_of(kernel, context)
 
-/* What follows the name are the kernel's arguments after the count. */
+/* Defines an operator by its name; then come its kernel's arguments after the count. */
 #define ELEMENTS(id, ...)                                                                                    \
   RUN(run_##id) {                                                                                            \
     (void)out, (void)workspace;                                                                              \

@@ -22,8 +22,8 @@ CPU_OPERATOR(dequantise, TYPES_FLOAT) {
                     (struct cpu_kernel){.count = elements_in(node_input(graph, node, 0), p->inputs[0])});
 }
 
-/* Blocks are of elements as they lie. Lanes that fill up channels would not stay 0: a layout has none here.
- */
+/* Blocks have elements as they lie in memory. The layout has no lanes that fill up channels: they would not
+ * stay 0. */
 RUN(run_compress) {
   (void)workspace;
   const struct random_key key = {context->seed ^ random_name(RANDOM_NO_NAME, kernel_node(kernel)->name),

@@ -19,7 +19,7 @@ struct part_operand { /* of a node that runs in parts */
   int64_t
       stored[2];   /* elements, padding included, of a part and of the last one; of a whole one, both times */
   uint64_t buffer; /* where its f32 lies in the workspace, if it is converted */
-  uint64_t share;  /* where what a part adds to a sum lies */
+  uint64_t share;  /* place of the term that a part adds to a sum */
 };
 
 struct split_kernel {
@@ -301,7 +301,7 @@ static neap_status make_parts(struct splitting *s, struct split_kernel *k, struc
   }
 }
 
-/* How each operand is given to the parts, and where its f32 are in the workspace. */
+/* Sets how each operand is given to the parts, and where its f32 are in the workspace. */
 static void fill_operands(const struct splitting *s, struct split_kernel *k,
                           const struct memory_format *formats) {
   const struct node *node = s->node;

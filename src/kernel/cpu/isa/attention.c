@@ -102,7 +102,7 @@ size_t ISA(attention_workspace)(struct attention a, bool backward, int threads) 
 
 /* ---- Products ---- */
 
-/* Describes a result whose sums are added to what it holds. */
+/* Describes a result to whose elements the sums are added. */
 static struct result added_to(float *data, int64_t row) {
   return (struct result){.data = data, .row = row, .before = data, .before_row = row};
 }

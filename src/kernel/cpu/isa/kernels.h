@@ -216,7 +216,7 @@ struct attention {
   const int32_t *lengths, *places; /* [sequences], [sequences, queries]; NULL: hide no key */
 };
 
-/* What attention read and gave, and the gradients of that. */
+/* The inputs and outputs of attention, and their gradients. */
 struct attended {
   const void *q, *k, *v, *y;
   const float *log_sum;

@@ -41,7 +41,7 @@ struct blocking {
   bool pairs;
   bool alone;            /* each thread has items of its own; else all threads work on each item */
   int down, across;      /* parts that rows and columns of an item are divided into, one for each thread */
-  bool packs_a, packs_b; /* else tiles read what is stored: it is read so few times that packing costs more */
+  bool packs_a, packs_b; /* else tiles read stored elements, so few times that packing costs more */
   int64_t rows;          /* of a that are packed at once */
   int64_t height, width; /* of a block of the result: all cuts of it are added before the next is begun */
   int64_t packed;        /* columns of b that are packed at once */

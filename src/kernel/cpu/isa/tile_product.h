@@ -72,7 +72,7 @@ static inline struct result result_at(struct result c, int64_t row, int64_t colu
 struct ahead {
   const unsigned char *data;
   int64_t step, runs, bytes;
-  int64_t run, at;  /* what is asked for next */
+  int64_t run, at;  /* the lines to prefetch next */
   int64_t per_tile; /* lines of the cache */
 };
 

@@ -55,7 +55,7 @@ static neap_status place_residents(struct neap_session *s) {
   bool *common = calloc(count + 1, sizeof *common);
   RETURN_IF_NULL(common);
   for (size_t t = 0; t < l->graph->tensors.count; t++)
-    if (l->graph->tensors.data[t].common) common[l->step_tensor[t]] = true;
+    if (l->graph->tensors.data[t].common && l->step_tensor[t] >= 0) common[l->step_tensor[t]] = true;
   for (int first = 1; first >= 0; first--)
     for (size_t t = 0; t < count; t++) {
       if (l->step->tensors[t].role == NEAP_ROLE_VALUE || common[t] != (first == 1)) continue;

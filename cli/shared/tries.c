@@ -55,15 +55,21 @@ static bool take_kept(struct try *way) {
   return way->kept;
 }
 
-/* Losses that cannot be kept are measured again next time. */
-static void keep(const struct try *way) {
+/* Keeps the losses; returns false, after a message, if that is not possible: they are measured again next
+ * time. */
+static bool keep(const struct try *way) {
   char path[PATH_SIZE];
   json_t *object = json_pack("{s:b, s:o, s:o}", "diverged", way->diverged, "loss", number_json(way->loss),
                              "held_out_loss", number_json(way->held_out));
   char *text = object != NULL ? json_dumps(object, JSON_REAL_PRECISION(17)) : NULL;
-  if (text != NULL && kept_path(way->digest, true, path)) neap_write_file(path, text, strlen(text));
+  const bool placed = text != NULL && kept_path(way->digest, true, path),
+             kept = placed && neap_write_file(path, text, strlen(text)) == NEAP_OK;
+  if (!kept)
+    fprintf(stderr, "neap: --try: losses are not kept for a later command: %s\n",
+            placed ? library_message() : "the folder of the cache cannot be made");
   free(text);
   json_decref(object);
+  return kept;
 }
 
 /* ---- Runs ---- */
@@ -82,7 +88,8 @@ static int add_loss(void *context, const neap_train_progress *progress) {
   return 0;
 }
 
-static neap_status train(neap_train_options *run, struct try *way) {
+/* `*keeps`: whether losses are kept; false from the first one on that cannot be. */
+static neap_status train(neap_train_options *run, struct try *way, bool *keeps) {
   struct losses losses = {.from = run->steps - (run->steps - 1) / LAST_SHARE};
   neap_train_result result;
   run->progress = add_loss;
@@ -92,10 +99,10 @@ static neap_status train(neap_train_options *run, struct try *way) {
   way->diverged = status == NEAP_DIVERGED;
   way->loss = way->diverged || losses.count == 0 ? NAN : losses.sum / (double)losses.count;
   way->held_out = way->diverged || result.test_loss < 0 ? NAN : result.test_loss;
-  way->seconds = result.step_seconds_median;
+  way->seconds = result.step_seconds_median > 0 ? result.step_seconds_median : NAN; /* too few steps */
   way->peak = result.memory.measured_peak;
   way->done = true;
-  keep(way);
+  *keeps = *keeps && keep(way);
   return NEAP_OK;
 }
 
@@ -115,7 +122,14 @@ static neap_train_options run_of(const struct ways *w, const struct way *way) {
   return run;
 }
 
-static neap_status try_way(const struct ways *w, struct try *tries, int i) {
+/* Returns true if a failure is this way's alone: others may be tried. A folder for the disk is the way's own.
+ */
+static bool is_own(const neap_train_options *run, neap_status status) {
+  return status == NEAP_UNSUPPORTED || status == NEAP_OVER_BUDGET ||
+         (run->session.disk != NULL && (status == NEAP_INVALID_ARGUMENT || status == NEAP_IO_FAILED));
+}
+
+static neap_status try_way(const struct ways *w, struct try *tries, int i, bool *keeps) {
   const struct way *way = &w->list[i];
   struct try *tried = &tries[i];
   *tried = (struct try){.seconds = NAN};
@@ -135,18 +149,19 @@ static neap_status try_way(const struct ways *w, struct try *tries, int i) {
   } else if (status == NEAP_OK && take_kept(tried)) {
     tried->done = true;
   } else if (status == NEAP_OK) {
-    status = train(&run, tried);
+    status = train(&run, tried, keeps);
   }
-  if (status != NEAP_UNSUPPORTED && status != NEAP_OVER_BUDGET) return status;
+  if (status == NEAP_OK || !is_own(&run, status)) return status;
   snprintf(tried->why, sizeof tried->why, "%s", library_message());
   return NEAP_OK;
 }
 
 int try_ways(const struct verb *verb, const struct ways *w, struct try tries[WAYS]) {
+  bool keeps = true;
   for (int i = 0; i < WAYS; i++) {
     const bool tells = !w->a->json && line_width(stderr, 0) > 0 && w->list[i].step != NULL;
     if (tells) fprintf(stderr, "\r\033[Ktrying %s", w->list[i].name);
-    const neap_status status = try_way(w, tries, i);
+    const neap_status status = try_way(w, tries, i, &keeps);
     if (tells) fprintf(stderr, "\r\033[K");
     if (status != NEAP_OK) return report_failure(verb, status);
   }
@@ -154,6 +169,8 @@ int try_ways(const struct verb *verb, const struct ways *w, struct try tries[WAY
 }
 
 /* ---- What is printed ---- */
+
+double try_loss(const struct try *way) { return isfinite(way->held_out) ? way->held_out : way->loss; }
 
 static void print_number(double value) {
   if (isfinite(value))
@@ -175,8 +192,9 @@ void print_tries(const struct ways *w, int64_t steps, const struct try tries[WAY
     }
     print_number(way->loss);
     print_number(way->held_out);
-    if (isfinite(way->seconds))
-      printf(" %12s %12s", duration_text(way->seconds).text, bytes_text(way->peak).text);
+    if (way->peak > 0)
+      printf(" %12s %12s", isfinite(way->seconds) ? duration_text(way->seconds).text : "-",
+             bytes_text(way->peak).text);
     if (way->as != NULL) printf(" the bits of %s", way->as);
     if (way->kept) printf(" kept from an earlier try");
     if (way->diverged) printf(" diverged");
@@ -190,5 +208,5 @@ json_t *try_json(const struct try *way) {
                    "diverged", way->diverged, "same_as", way->as != NULL ? json_string(way->as) : json_null(),
                    "loss", number_json(way->loss), "held_out_loss", number_json(way->held_out),
                    "step_seconds", number_json(way->seconds), "peak_bytes",
-                   isfinite(way->seconds) ? json_integer((json_int_t)way->peak) : json_null());
+                   way->peak > 0 ? json_integer((json_int_t)way->peak) : json_null());
 }

@@ -15,8 +15,8 @@ struct try {
   bool diverged;  /* the losses are NAN */
   double loss,
       held_out;   /* mean over the last quarter of the steps; after them (NAN: there are no test data) */
-  double seconds; /* of a step, the median; NAN: it was not run here */
-  uint64_t peak;  /* bytes; then */
+  double seconds; /* of a step, the median; NAN: it was not run here, or for less than three steps */
+  uint64_t peak;  /* bytes; 0: it was not run here */
   char digest[65];
   char why[256];
 };
@@ -27,6 +27,9 @@ struct try {
 int try_ways(const struct verb *verb, const struct ways *w, struct try tries[WAYS]);
 
 void print_tries(const struct ways *w, int64_t steps, const struct try tries[WAYS]);
+
+/* Returns the loss by which ways are compared: held out, if there are test data. NAN: it diverged. */
+double try_loss(const struct try *way);
 
 /* Returns what is known of one way; NULL: out of memory. */
 json_t *try_json(const struct try *way);

@@ -55,27 +55,37 @@ static const char *const choosing[] = {"freeze", "store",  "base",          "bas
                                        "allow",  "sparse", "sparse-layers", "time-limit",
                                        "side",   "mezo",   "disk"};
 
-bool asks_for_ways(const struct arguments *a) {
+/* Returns the given option that asks for one plan instead of the table; NULL: none does. */
+static const char *choosing_option(const struct arguments *a) {
   const neap_session_options *s = &a->options.session;
-  if (!neap_model_is_language(a->options.opened)) return false;
   for (size_t i = 0; i < sizeof choosing / sizeof *choosing; i++)
-    if (given_text(a, choosing[i]) != NULL) return false;
-  if (given_text(a, "budget") == NULL) return true;
-  return s->budget_fraction <= 0 && s->budget != NEAP_BUDGET_MAX && s->budget != NEAP_BUDGET_MIN;
+    if (given_text(a, choosing[i]) != NULL) return choosing[i];
+  const bool bytes = s->budget_fraction <= 0 && s->budget != NEAP_BUDGET_MAX && s->budget != NEAP_BUDGET_MIN;
+  return given_text(a, "budget") == NULL || bytes ? NULL : "budget";
+}
+
+bool asks_for_ways(const struct arguments *a) {
+  return neap_model_is_language(a->options.opened) && choosing_option(a) == NULL;
+}
+
+/* Returns a usage error for an option of the table where one plan is made. */
+static int refuse_alone(const struct verb *verb, const struct arguments *a, const char *option) {
+  const char *chosen = neap_model_is_language(a->options.opened) ? choosing_option(a) : NULL;
+  if (chosen == NULL)
+    return report_usage(verb,
+                        "--%s only applies to the table of ways to fine-tune a language model from a file: "
+                        "`neap plan MODEL`",
+                        option);
+  return report_usage(
+      verb, "--%s: only applies to the table of ways, but --%s %s asks for one plan; leave one of them out",
+      option, chosen, given_text(a, chosen));
 }
 
 int check_ways_alone(const struct verb *verb, const struct arguments *a, int64_t steps) {
   static const char *const of_data[] = {"data", "template", "train-on-prompt", "long", "pack"};
   for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
-    if (given_text(a, of_data[i]) != NULL)
-      return report_usage(verb,
-                          "--%s only applies to the table of ways to fine-tune a language model from a file: "
-                          "`neap plan MODEL`, without --store, --base and other options that choose one way",
-                          of_data[i]);
-  if (steps > 0)
-    return report_usage(verb,
-                        "--try only applies to the table of ways to fine-tune a language model from a file");
-  return EXIT_DONE;
+    if (given_text(a, of_data[i]) != NULL) return refuse_alone(verb, a, of_data[i]);
+  return steps > 0 ? refuse_alone(verb, a, "try") : EXIT_DONE;
 }
 
 /* ---- The sources of the ways ---- */
@@ -412,6 +422,20 @@ static void print_table(const struct ways *w) {
     if (w->budget > 0 && !way->within.met) printf(" %12s", "no");
     putchar('\n');
   }
+  fflush(stdout);
+}
+
+/* Says which way of those that fit has the least loss, if it is not the one to take. */
+static void print_least_loss(const struct ways *w, int best, int64_t steps, const struct try *tries) {
+  int least = -1;
+  for (int i = 0; i < WAYS; i++)
+    if (w->list[i].within.met && tries[i].done && isfinite(try_loss(&tries[i])) &&
+        (least < 0 || try_loss(&tries[i]) < try_loss(&tries[least])))
+      least = i;
+  if (least >= 0 && least != best)
+    printf("\nof the ways that fit, %s has the least loss after %lld steps; the way below needs less time or "
+           "bytes\n",
+           w->list[least].name, (long long)steps);
 }
 
 static void print_advice(const struct ways *w, int best, const char *command) {
@@ -448,12 +472,13 @@ static json_t *way_json(const struct ways *w, int i, const struct try *tries) {
     return json_pack("{s:s, s:b, s:s}", "way", w->list[i].name, "possible", 0, "reason", way->why);
   char *command = command_of(w, i, way->within.met ? w->budget : way->least.budget);
   json_t *row = json_pack(
-      "{s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:b, s:o}", "way", w->list[i].name, "possible",
+      "{s:s, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "way", w->list[i].name, "possible",
       1, "command", command != NULL ? command : "", "weights_bytes", (json_int_t)way->info.parameter_bytes,
       "trained_bytes", (json_int_t)way->info.trained_bytes, "state_bytes", (json_int_t)way->info.state_bytes,
       "gradient_bytes", (json_int_t)way->gradients, "activation_bytes", (json_int_t)way->activations,
       "lower_bound_bytes", (json_int_t)way->bound, "least", found_json(w, &way->least), "fastest",
-      found_json(w, &way->fastest), "fits", way->within.met, "within", found_json(w, &way->within));
+      found_json(w, &way->fastest), "fits", w->budget > 0 ? json_boolean(way->within.met) : json_null(),
+      "within", found_json(w, &way->within));
   free(command);
   if (tries != NULL && json_object_set_new(row, "try", try_json(&tries[i])) != 0) {
     json_decref(row);
@@ -491,8 +516,8 @@ static int tell(struct ways *w, int64_t steps, const struct try *tries) {
     const int printed = print_json(ways_json(w, best, command, steps > 0 ? tries : NULL));
     if (printed != EXIT_DONE) result = printed;
   } else {
-    print_table(w);
     if (steps > 0) print_tries(w, steps, tries);
+    if (steps > 0 && best >= 0) print_least_loss(w, best, steps, tries);
     print_advice(w, best, command);
   }
   free(command);
@@ -525,6 +550,7 @@ int plan_ways(const struct verb *verb, const struct arguments *a, int64_t steps)
   if (result != EXIT_DONE) return result;
   const neap_status status = find_figures(&w);
   result = status == NEAP_OK ? EXIT_DONE : report_failure(verb, status);
+  if (result == EXIT_DONE && !a->json) print_table(&w);
   if (result == EXIT_DONE && steps > 0) result = try_ways(verb, &w, tries);
   if (result == EXIT_DONE) result = tell(&w, steps, tries);
   for (int i = 0; i < WAYS; i++) neap_step_free(w.list[i].step);

@@ -25,7 +25,7 @@ all=(0 1 2 3 4 5 6 7 8 9 10 11)
 expect 0 "$neap" plan model.gguf "${shape[@]}" --json
 cp out ways
 has model batch micro_batches length records steps_per_pass budget_bytes take command
-same "$(field batch) $(field length) $(field records) $(field take)" "2 32 null null" "what is planned"
+same "$(field batch) $(field length) $(field records) $(field take) $(field ways.0.fits)" "2 32 null null null" "what is planned"
 for i in "${all[@]}"; do
   same "$(field ways.$i.way) $(field ways.$i.possible)" "${names[i]} true" "way $i"
   least=$(field ways.$i.least.budget_bytes) fastest=$(field ways.$i.fastest.peak_bytes)
@@ -112,6 +112,29 @@ expect 2 "$neap" plan model.gguf "${shape[@]}" --try 5
 says "--try goes with --data"
 expect 2 "$neap" plan "${small[@]}" --try 5
 says "--try only applies to the table of ways"
+for choice in "--base nf4" "--budget min"; do
+  expect 2 "$neap" plan model.gguf "${shape[@]}" --data text:text $choice
+  says "--data: only applies to the table of ways, but $choice asks for one plan"
+done
+
+# Few steps have no median time; losses that cannot be kept are told once; a way without a folder on a disk does not end the others.
+: >no-folder
+memory=$folder
+if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then memory=$(mktemp -d /dev/shm/neap-ways-XXXXXX); fi
+trap 'rm -rf "$folder" "$memory"' EXIT
+lora=$("$json_field" ways.1.least.budget_bytes <tried) disk=$("$json_field" ways.9.least.budget_bytes <tried)
+[ "$memory" = "$folder" ] || cp model.gguf text "$memory"
+cd "$memory"
+expect 0 env XDG_CACHE_HOME="$folder/no-folder" "$neap" plan model.gguf "${shape[@]}" --data text:text --try 2 --json \
+  --budget $((lora > disk ? lora : disk))
+same "$(grep -c "losses are not kept" err)" 1 "that losses are not kept is said once"
+same "$(field ways.1.try.step_seconds) $(field ways.1.fits) $(field ways.0.try.reason)" "null true does not fit" "a try of few steps"
+[ "$(field ways.1.try.peak_bytes)" -gt 0 ] || fail "a try has no bytes"
+case $memory:$(field ways.9.try.reason 2>/dev/null) in
+/dev/shm/*:*"its files lie in memory"* | "$folder":*) ;;
+*) fail "a way whose folder lies in memory is not refused in its row" ;;
+esac
+cd "$folder"
 
 # For people; nothing fits; what chooses one way plans that; and what does not go together.
 expect 0 "$neap" plan model.gguf "${shape[@]}"

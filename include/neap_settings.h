@@ -40,7 +40,8 @@ enum {
   NEAP_SETTING_ZERO = 64,        /* a field of 0 is the usual value; NEAP_ZERO is 0 */
   NEAP_SETTING_OPTIMIZER = 128,  /* a field of NAN is the usual value of the optimizer */
   NEAP_SETTING_LIST = 256,       /* a text with commas: the option may be given several times */
-  NEAP_SETTING_WRITES = 512      /* the run writes to this path, which its folder has or the user gives */
+  NEAP_SETTING_WRITES = 512,     /* the run writes to this path, which its folder has or the user gives */
+  NEAP_SETTING_NONE = 1024       /* the text "none" is the usual value, NULL */
 };
 
 /* Verbs of the command that take a setting. */

@@ -35,6 +35,7 @@ typedef struct neap_train_progress {
       *records;   /* the units of a batch: "images", "sequences", "records", "pairs" or "texts"; a constant */
   neap_task task; /* that of the data */
   int64_t epoch, epochs, step, steps; /* epochs is 0 if `steps` was given; step: the one just done, from 1 */
+  int64_t steps_before;               /* those of a run that was resumed, before this process */
   double loss, accuracy; /* of this step; the loss with label smoothing; the accuracy in [0, 1]; -1: labels
                             are values */
   double epoch_loss, epoch_accuracy; /* means over the epoch so far, with its steps before a resume; the

@@ -188,6 +188,12 @@ static bool may_write(const char *folder, const char *path) {
   return lies_in(folder, path) || (there && is_of_a_run(path, S_ISDIR(status.st_mode)));
 }
 
+/* Returns true if a setting goes with another one, which was given as "none". */
+static bool is_left_out(const struct arguments *given, const neap_setting *setting) {
+  const int32_t other = setting->with != NULL ? neap_setting_find(setting->with) : -1;
+  return other >= 0 && given->given[other] != NULL && strcmp(given->given[other], "none") == 0;
+}
+
 /* One option of a command, where neither it nor what stands in its place was given. False after a message. */
 static bool take_option(const struct verb *verb, const char *folder, const char *name, const char *text,
                         bool zeros, const struct arguments *given, struct arguments *a) {
@@ -199,7 +205,7 @@ static bool take_option(const struct verb *verb, const char *folder, const char 
     return false;
   }
   const bool usual = !zeros && was_usual(&setting, text), rate = strcmp(setting.name, "lr") == 0;
-  if (is_given(given, index) || (usual && !rate)) return true;
+  if (is_given(given, index) || is_left_out(given, &setting) || (usual && !rate)) return true;
   if (setting.flags & NEAP_SETTING_WRITES && verb->settings & setting.verbs && !may_write(folder, text)) {
     fprintf(
         stderr,

@@ -180,10 +180,11 @@ static void print_memory(const struct train_report *r, const neap_train_progress
     fprintf(f, "  %-36s %12s  read when needed\n", "frozen weights in the model's file",
             bytes_text(m->on_disk).text);
   if (m->spilled > 0)
-    fprintf(f, "  %-36s %12s  in %s; a step reads up to %s and writes %s, the run writes %s\n", "on disk",
+    fprintf(f, "  %-36s %12s  in %s; a step reads up to %s and writes %s, %s writes %s\n", "on disk",
             bytes_text(m->spilled).text, r->arguments->options.session.disk,
             bytes_text(m->disk_step_read).text, bytes_text(m->disk_step_written).text,
-            bytes_text((uint64_t)(p->steps - p->step) * m->disk_step_written).text);
+            p->steps_before > 0 ? "the rest of the run" : "the run",
+            bytes_text((uint64_t)(p->steps - p->steps_before) * m->disk_step_written).text);
   else if (r->arguments->options.session.disk != NULL)
     fprintf(f, "  %-36s %12s  the budget is met without\n", "on disk", "none");
   fprintf(f, "  %-36s %12s\n\n", time_above(m), overhead_text(m->cost, m->base_cost).text);

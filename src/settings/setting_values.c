@@ -279,7 +279,7 @@ static neap_status read_field(const neap_setting *s, const char *text, void *opt
   case NEAP_SETTING_DTYPE:
     return read_dtype(s, text, field);
   case NEAP_SETTING_TEXT:
-    *(const char **)field = text;
+    *(const char **)field = s->flags & NEAP_SETTING_NONE && strcmp(text, "none") == 0 ? NULL : text;
     return NEAP_OK;
   case NEAP_SETTING_INT:
   case NEAP_SETTING_SEED:

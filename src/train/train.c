@@ -330,6 +330,7 @@ static neap_train_progress progress_before(const struct training *t) {
                                .epoch = t->state.epoch + 1,
                                .epochs = t->options->steps > 0 ? 0 : t->steps / t->epoch_steps,
                                .steps = t->steps,
+                               .steps_before = t->state.step,
                                .test_accuracy = -1,
                                .test_loss = -1,
                                .test_mae = -1,

@@ -98,7 +98,8 @@ def attended(
     if causal:
         sees = sees & (key <= place)
     if window:
-        sees = sees & (key > place - window) & (key < place + window)
+        first = attention_patterns.global_tokens(pattern.decode(), layer) if pattern else 0
+        sees = sees & ((key > place - window) & (key < place + window) | (key < first))
     if pattern is not None:
         sees = sees & attention_patterns.mask(pattern.decode(), layer, q.shape[1], times, causal)
     any_seen = sees.any(-1, keepdim=True)

@@ -156,6 +156,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {
             **SMALL,
             "tie_word_embeddings": True,
+            "type_vocab_size": 3,
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
         },

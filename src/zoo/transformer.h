@@ -13,7 +13,7 @@ enum part {
   PART_FIRST_TOKEN, /* bare [1, 1, width]: what stands before the patches */
   PART_POSITION,    /* embedding [places, width]; without it positions are rotary. Of images bare, [1, places,
                        width] */
-  PART_SEGMENT,     /* embedding [segments, width]: all tokens are of the first segment */
+  PART_SEGMENT,     /* embedding [2, width]: all tokens belong to the first segment */
   PART_EMBEDDING_NORM, /* of the sum of these */
   PART_ATTENTION_NORM, /* before attention; where norms come last behind the sum with it */
   PART_QKV,            /* queries, keys and values in one layer, or */
@@ -79,7 +79,7 @@ struct transformer {
   int64_t places;         /* tokens that it can tell apart by their places; 0: any number */
   int64_t first_place;    /* the row of the table that the first token has */
   int64_t first_block;    /* number of the first block in names */
-  int64_t segments;       /* 0: 2 */
+  int64_t segments;       /* rows of PART_SEGMENT; 0: 2 */
   int64_t window;         /* of attention; 0: none */
   const int64_t *windows; /* of each block in its place; NULL: all have `window` */
   int64_t full_every;     /* each block of this number, the last of them, has no window; 0: all have it */
@@ -93,18 +93,18 @@ struct transformer {
   enum stack_head head;
   int64_t outputs; /* of STACK_CLASSES: classes, or values */
   bool values;
-  bool unit;                  /* the vector of a sentence is scaled to a length of 1 */
-  bool causal;                /* a token sees those before it alone */
-  bool first_global;          /* of STACK_CLASSES the first token is global, unless patterns are given */
-  bool norm_last;             /* norms stand behind the sums, as in the first Transformer */
-  bool rms;                   /* norms do not subtract the mean */
-  bool packed_gate;           /* PART_UP gives gate and up, one behind the other */
-  bool wide_norms;            /* PART_QUERY_NORM and PART_KEY_NORM are of all heads together */
-  bool tied;                  /* the head has the embedding's weights */
-  float epsilon;              /* of norms */
-  float score_cap, logit_cap; /* x becomes cap tanh(x / cap); 0: it stays */
-  float attention_scale;      /* 0: 1 / sqrt(head_width) */
-  float embedding_scale;      /* what embeddings of tokens are multiplied with; 0: 1 */
+  bool unit;                           /* the vector of a sentence is scaled to a length of 1 */
+  bool causal;                         /* a token sees those before it alone */
+  bool first_global;                   /* of STACK_CLASSES: the first token is global without patterns */
+  bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
+  bool rms;                            /* norms do not subtract the mean */
+  bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */
+  bool wide_norms;                     /* PART_QUERY_NORM and PART_KEY_NORM are of all heads together */
+  bool tied;                           /* the head has the embedding's weights */
+  float epsilon;                       /* of norms */
+  float score_cap, logit_cap;          /* x becomes cap tanh(x / cap); 0: it stays */
+  float attention_scale;               /* 0: 1 / sqrt(head_width) */
+  float embedding_scale;               /* what embeddings of tokens are multiplied with; 0: 1 */
   const char *norm_weight, *norm_bias; /* NULL: "weight", "bias" */
   struct rotary_scaling scaling;
   float rotary_base; /* 0: 10000 */

@@ -245,13 +245,13 @@ typedef struct neap_attention_options {
   float cap;      /* above 0: scaled scores s become cap tanh(s / cap); 0: they stay */
   /* Instead of a window, a list of these with ; between them, of which layer i has entry i modulo their
    * number. An entry may be several in brackets, [P;P], at most 8 and the heads: the heads take them in turn.
-   * A query sees the keys j that its pattern names. NULL: none.
-   *     dense        every key
-   *     window:W     p - W < j < p + W
-   *     strided:L    p - j is a multiple of L (Child et al. 2019, the second part of their strided pattern)
-   *     fixed:L,C    p and j lie in one block of L rows, or j is among the last C of its block (the same,
-   * both parts of their fixed pattern); not with `places` dilated:W,G  j = p + G t, -W < t < W (Beltagy et
-   * al. 2020) All but windows need S = T. */
+   * A query sees the keys j that its pattern names. NULL: none. All but windows need S = T.
+   *     dense; window:W  every key; p - W < j < p + W
+   *     strided:L        p - j is a multiple of L (Child et al. 2019: the second part of their strided one)
+   *     fixed:L,C        p and j lie in a block of L rows, or j is in its last C (the same); without `places`
+   *     dilated:W,G      j = p + G t, -W < t < W (Beltagy et al. 2020)
+   *     ,global=N        behind one of these, or alone as an entry, beside `window`: the first N keys, too;
+   *                      global=first is one. Without `places`; all patterns of a layer's heads have one N */
   const char *pattern;
   int64_t layer; /* which layer this is, from 0 */
 } neap_attention_options;

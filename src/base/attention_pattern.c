@@ -1,7 +1,6 @@
 #include "base/attention_pattern.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool attention_hides(const struct attention_heads *heads) {
@@ -34,43 +33,80 @@ struct part {
   size_t length;
 };
 
+static const char global[] = "global=";
+enum { GLOBAL = sizeof global - 1 };
+
+static bool begins(struct part part, const char *text, size_t length) {
+  return length <= part.length && strncmp(part.text, text, length) == 0;
+}
+
+static bool is(struct part part, const char *text) {
+  return part.length == strlen(text) && begins(part, text, part.length);
+}
+
+static int shown(struct part part) { return (int)(part.length < SHOWN ? part.length : SHOWN); }
+
 static neap_status refuse(struct part part) {
   return neap_fail(
       NEAP_INVALID_ARGUMENT,
       "attention '%.*s': is no pattern; give dense, window:W, strided:L, fixed:L,C (C at most L) "
-      "or dilated:W,G, with numbers from 1 to %d, or several in brackets, [P;P], for the heads",
-      (int)(part.length < SHOWN ? part.length : SHOWN), part.text, NUMBER_LIMIT);
+      "or dilated:W,G, with numbers from 1 to %d, each with ,global=N or ,global=first behind it where "
+      "tokens "
+      "are global, or several in brackets, [P;P], for the heads",
+      shown(part), part.text, NUMBER_LIMIT);
 }
 
-static neap_status read_numbers(struct part part, const struct word *word, const char *at,
-                                struct attention_pattern *p) {
-  for (int i = 0; i < word->numbers; i++) {
-    if (*at++ != (i == 0 ? ':' : ',') || *at < '0' || *at > '9') return refuse(part);
-    char *end;
-    const unsigned long long number = strtoull(at, &end, 10);
-    if (number < 1 || number > NUMBER_LIMIT) return refuse(part);
-    *(int64_t *)(void *)((char *)p + word->member[i]) = (int64_t)number;
-    at = end;
-  }
-  return at == part.text + part.length && p->columns <= p->block ? NEAP_OK : refuse(part);
+/* Reads a number of [least, NUMBER_LIMIT] from the front of a text. */
+static bool take_number(struct part *text, unsigned least, int64_t *number) {
+  unsigned long long read = 0;
+  size_t digits = 0;
+  for (; digits < text->length && text->text[digits] >= '0' && text->text[digits] <= '9'; digits++)
+    if (read <= NUMBER_LIMIT) read = 10 * read + (unsigned long long)(text->text[digits] - '0');
+  *text = (struct part){text->text + digits, text->length - digits};
+  *number = (int64_t)read;
+  return digits > 0 && read >= least && read <= NUMBER_LIMIT;
 }
 
-static bool has_global(struct part part) {
-  static const char name[] = "global=";
-  for (size_t i = 0; i + sizeof name - 1 <= part.length; i++)
-    if (strncmp(part.text + i, name, sizeof name - 1) == 0) return true;
-  return false;
+/* Cuts global tokens off the end of a pattern, with the comma between the two. */
+static neap_status take_global(struct part *part, struct attention_pattern *p) {
+  const struct part whole = *part;
+  struct part tokens = {whole.text, 0};
+  for (size_t i = 0; i + GLOBAL <= whole.length && tokens.length == 0; i++)
+    if (strncmp(whole.text + i, global, GLOBAL) == 0)
+      tokens = (struct part){whole.text + i, whole.length - i};
+  if (tokens.length == 0) return NEAP_OK;
+  part->length = (size_t)(tokens.text - whole.text);
+  if (part->length == 1 || (part->length > 1 && part->text[--part->length] != ',')) return refuse(whole);
+  tokens = (struct part){tokens.text + GLOBAL, tokens.length - GLOBAL};
+  RETURN_IF(
+      is(tokens, "tokens"), NEAP_UNSUPPORTED,
+      "attention '%.*s': no source of data marks tokens as global; give global=first, or global=N for the "
+      "first N",
+      shown(whole), whole.text);
+  p->global = 1;
+  if (is(tokens, "first")) return NEAP_OK;
+  return take_number(&tokens, 0, &p->global) && tokens.length == 0 ? NEAP_OK : refuse(whole);
 }
 
-static neap_status read_pattern(struct part part, struct attention_pattern *p) {
+static neap_status read_pattern(struct part part, int64_t window, struct attention_pattern *p) {
+  struct part text = part;
   *p = (struct attention_pattern){0};
-  RETURN_IF(has_global(part), NEAP_UNSUPPORTED,
-            "attention '%.*s': global tokens are not supported; leave global=... out",
-            (int)(part.length < SHOWN ? part.length : SHOWN), part.text);
+  TRY(take_global(&text, p));
+  if (text.length == 0 && part.length > 0) {
+    p->reach = window;
+    return NEAP_OK;
+  }
   for (int i = 0; i < WORDS; i++) {
-    const size_t length = strlen(words[i].name);
-    if (length <= part.length && strncmp(part.text, words[i].name, length) == 0)
-      return read_numbers(part, &words[i], part.text + length, p);
+    const struct word *word = &words[i];
+    const size_t length = strlen(word->name);
+    if (!begins(text, word->name, length)) continue;
+    text = (struct part){text.text + length, text.length - length};
+    for (int n = 0; n < word->numbers; n++) {
+      if (!begins(text, n == 0 ? ":" : ",", 1)) return refuse(part);
+      text = (struct part){text.text + 1, text.length - 1};
+      if (!take_number(&text, 1, (int64_t *)(void *)((char *)p + word->member[n]))) return refuse(part);
+    }
+    return text.length == 0 && p->columns <= p->block ? NEAP_OK : refuse(part);
   }
   return refuse(part);
 }
@@ -86,15 +122,21 @@ static struct part next_part(const char **list, const char *end) {
   return (struct part){part.text, (size_t)(*list - part.text)};
 }
 
-static neap_status read_entry(struct part entry, struct attention_heads *heads) {
+static neap_status read_entry(struct part entry, int64_t window, struct attention_heads *heads) {
   const bool several = entry.length > 1 && entry.text[0] == '[' && entry.text[entry.length - 1] == ']';
   const char *at = entry.text + several, *end = entry.text + entry.length - several;
   *heads = (struct attention_heads){0};
   for (bool more = true; more;) {
     RETURN_IF(heads->count == ATTENTION_PATTERNS, NEAP_INVALID_ARGUMENT,
               "attention '%.*s': has more than %d patterns in brackets; the heads take them in turn",
-              (int)(entry.length < SHOWN ? entry.length : SHOWN), entry.text, ATTENTION_PATTERNS);
-    TRY(read_pattern(next_part(&at, end), &heads->of[heads->count++]));
+              shown(entry), entry.text, ATTENTION_PATTERNS);
+    struct attention_pattern *p = &heads->of[heads->count++];
+    TRY(read_pattern(next_part(&at, end), window, p));
+    RETURN_IF(
+        p->global != heads->of[0].global, NEAP_INVALID_ARGUMENT,
+        "attention '%.*s': has heads with %lld and with %lld global tokens; they are those of all heads "
+        "of a layer, so give each pattern the same",
+        shown(entry), entry.text, (long long)heads->of[0].global, (long long)p->global);
     more = at < end;
     at += more;
     if (more && at == end) return refuse(entry);
@@ -109,13 +151,18 @@ int64_t attention_entries(const char *list) {
   return count;
 }
 
-neap_status attention_read(const char *list, int64_t layer, struct attention_heads *heads) {
+neap_status attention_read(const char *list, int64_t layer, int64_t window, struct attention_heads *heads) {
   const char *at = list, *end = list + strlen(list);
   const int64_t count = attention_entries(list);
   for (int64_t i = 0; i < count; i++, at++) {
     struct attention_heads read;
-    TRY(read_entry(next_part(&at, end), &read));
-    if (i == layer % count) *heads = read;
+    const struct part entry = next_part(&at, end);
+    TRY(read_entry(entry, window, &read));
+    if (i != layer % count) continue;
+    RETURN_IF(window != 0 && !begins(entry, global, GLOBAL), NEAP_INVALID_ARGUMENT,
+              "attention '%.*s': the layer has a window of %lld tokens, too; give one of them", shown(entry),
+              entry.text, (long long)window);
+    *heads = read;
   }
   return NEAP_OK;
 }
@@ -149,7 +196,7 @@ static int64_t count_below(const struct attention_rows *r, int64_t end) {
 
 /* The keys of blocks: columns of those before the tile, its own, columns of those behind it. */
 static int keys_of_blocks(const struct attention_pattern *p, bool causal, const struct attention_rows *places,
-                          int64_t end, struct attention_rows keys[ATTENTION_RUNS]) {
+                          int64_t begin, int64_t end, struct attention_rows *keys) {
   const int64_t block = p->block, last = places->first + places->count - 1, first = places->first / block,
                 behind = last / block + 1, column = block - p->columns;
   const struct attention_rows all[] = {
@@ -158,17 +205,17 @@ static int keys_of_blocks(const struct attention_pattern *p, bool causal, const 
       {behind * block + column, block, p->columns, 0,
        causal ? 0 : most(0, up(end, block) - behind) * p->columns}};
   int count = 0;
-  for (int i = 0; i < ATTENTION_RUNS; i++) {
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     keys[count] = all[i];
-    keys[count].count = count_below(&all[i], end);
+    keys[count].from = count_below(&all[i], begin);
+    keys[count].count = count_below(&all[i], end) - keys[count].from;
     count += keys[count].count > 0;
   }
   return count;
 }
 
-int attention_keys(const struct attention_pattern *p, bool causal, const struct attention_rows *places,
-                   int64_t begin, int64_t end, struct attention_rows keys[ATTENTION_RUNS]) {
-  if (p->block > 0) return keys_of_blocks(p, causal, places, end, keys);
+static int keys_of_steps(const struct attention_pattern *p, bool causal, const struct attention_rows *places,
+                         int64_t begin, int64_t end, struct attention_rows *keys) {
   const int64_t step = step_of(p), phase = step > 1 ? places->first % step : 0,
                 at = (places->first - phase) / step, last = at + places->count - 1;
   int64_t first = up(begin - phase, step), behind = up(end - phase, step);
@@ -179,6 +226,19 @@ int attention_keys(const struct attention_pattern *p, bool causal, const struct 
   if (causal) behind = least(behind, last + 1);
   keys[0] = (struct attention_rows){phase + first * step, step, 1, 0, behind - first};
   return behind > first;
+}
+
+int attention_keys(const struct attention_pattern *p, bool causal, const struct attention_rows *places,
+                   int64_t begin, int64_t end, struct attention_rows keys[ATTENTION_RUNS]) {
+  int count = 0;
+  if (p->global > 0) {
+    const int64_t last = places->first + (places->count - 1) * places->stride,
+                  behind = least(p->global, causal ? least(end, last + 1) : end);
+    keys[0] = (struct attention_rows){begin, 1, 1, 0, behind - begin};
+    count = behind > begin;
+    begin = most(begin, p->global);
+  }
+  return count + (p->block > 0 ? keys_of_blocks : keys_of_steps)(p, causal, places, begin, end, keys + count);
 }
 
 double attention_pairs(const struct attention_pattern *p, bool causal, int64_t queries, int64_t keys) {

@@ -17,6 +17,7 @@ struct attention_pattern {
   int64_t reach;   /* j is less than this many steps away */
   int64_t block;   /* i and j lie in one block of this many rows, or */
   int64_t columns; /* j is among the last ones of its block; at most `block` */
+  int64_t global;  /* j is less than this, whatever the others say */
 };
 
 /* A reach beyond every key, to which a distance can be added. */
@@ -43,9 +44,13 @@ bool attention_hides(const struct attention_heads *heads);
 /* Reads the patterns of a layer from a list of entries, between which ; stands: layer i has entry i modulo
  * their number. An entry is a pattern, or several in brackets, with ; between them, for the heads:
  *     dense | window:W | strided:L | fixed:L,C | dilated:W,G
- * NEAP_INVALID_ARGUMENT: it is not one of these; NEAP_UNSUPPORTED: it has global tokens. The message names
- * the entry. The whole list is read, whatever the layer. */
-neap_status attention_read(const char *list, int64_t layer, struct attention_heads *heads);
+ * Behind it, or alone as an entry, which leaves a layer its `window` (0: none), global tokens may stand. They
+ * are those of all heads:
+ *     ,global=N | ,global=first
+ * NEAP_INVALID_ARGUMENT: it is not one of these, or it is a pattern for a layer with a window;
+ * NEAP_UNSUPPORTED: it is global=tokens. The message names the entry. The whole list is read, whatever the
+ * layer. */
+neap_status attention_read(const char *list, int64_t layer, int64_t window, struct attention_heads *heads);
 
 /* Returns the number of entries of a list. */
 int64_t attention_entries(const char *list);
@@ -53,8 +58,9 @@ int64_t attention_entries(const char *list);
 /* Returns whether the query at place i sees key j, which, if `causal`, stands before it or is its own. */
 static inline bool attention_sees(const struct attention_pattern *p, bool causal, int64_t i, int64_t j) {
   const int64_t step = p->step > 1 ? p->step : 1, away = i > j ? i - j : j - i;
-  return !(causal && j > i) && away % step == 0 && !(p->reach > 0 && away / step >= p->reach) &&
-         (p->block == 0 || i / p->block == j / p->block || j % p->block >= p->block - p->columns);
+  const bool named = away % step == 0 && !(p->reach > 0 && away / step >= p->reach) &&
+                     (p->block == 0 || i / p->block == j / p->block || j % p->block >= p->block - p->columns);
+  return !(causal && j > i) && (named || j < p->global);
 }
 
 /* Rows of a sequence in runs of neighbours: the k-th is first + (from + k) / run * stride + (from + k) % run.
@@ -76,25 +82,27 @@ int64_t attention_tiles(const struct attention_pattern *p, int64_t queries, int6
 struct attention_rows attention_tile(const struct attention_pattern *p, int64_t queries, int64_t size,
                                      int64_t index);
 
-enum { ATTENTION_RUNS = 3 };
+enum { ATTENTION_RUNS = 4 };
 
 /* Gives the keys of [begin, end) that a query of a tile may see, in ascending order; returns into how many
- * rows they fall. With `block`, begin must be 0 and places must not be negative. */
+ * rows they fall. With `block`, places must not be negative. */
 int attention_keys(const struct attention_pattern *p, bool causal, const struct attention_rows *places,
                    int64_t begin, int64_t end, struct attention_rows keys[ATTENTION_RUNS]);
 
-/* Gives the queries of a tile that see a key: [*first, *end), which may exceed the tile. `place`: of the
- * tile's first query; `ahead`: steps from there to the key, negative: back. */
+/* Gives the queries of a tile that see a key which attention_keys gave for it: [*first, *end), which may
+ * exceed the tile. `place`: of the tile's first query; `stride`: from each to the next. */
 static inline void attention_seen_by(const struct attention_pattern *p, bool causal, int64_t place,
-                                     int64_t ahead, int64_t *first, int64_t *end) {
-  *first = causal ? ahead : INT64_MIN;
+                                     int64_t stride, int64_t key, int64_t *first, int64_t *end) {
+  const int64_t ahead = (key - place) / stride;
+  *first = causal ? ahead + (key > place + ahead * stride) : INT64_MIN;
   *end = INT64_MAX;
+  if (key < p->global) return;
   if (p->reach > 0) {
     if (!causal) *first = ahead - attention_reach(p) + 1;
     *end = ahead + attention_reach(p);
   }
   if (p->block == 0) return;
-  const int64_t key = place + ahead, block = key / p->block;
+  const int64_t block = key / p->block;
   if (key - block * p->block >= p->block - p->columns) return;
   if (block * p->block - place > *first) *first = block * p->block - place;
   *end = (block + 1) * p->block - place;

@@ -48,13 +48,62 @@ static neap_status settle_gemma(const struct model_keys *keys, struct transforme
   return NEAP_OK;
 }
 
+static neap_status read_segments(const struct model_keys *keys, struct transformer *t) {
+  enum { SEGMENTS_MOST = 1 << 16 };
+  t->segments = 2;
+  keys_integer(keys, (struct key){"type_vocab_size", NULL}, &t->segments);
+  RETURN_IF(t->segments < 1 || t->segments > SEGMENTS_MOST, NEAP_BAD_FORMAT,
+            "%s: config.json: 'type_vocab_size' is %lld; it must be 1 to %d", keys->path,
+            (long long)t->segments, SEGMENTS_MOST);
+  return NEAP_OK;
+}
+
 static neap_status settle_bert(const struct model_keys *keys, struct transformer *t) {
   const char *places = keys_text(keys, (struct key){"position_embedding_type", NULL});
-  (void)t;
+  TRY(read_segments(keys, t));
   RETURN_IF(places != NULL && strcmp(places, "absolute") != 0, NEAP_UNSUPPORTED,
             "%s: config.json: 'position_embedding_type' is '%s'; only 'absolute' is supported", keys->path,
             places);
   return NEAP_OK;
+}
+
+/* Reads the windows of attention, whose even width is that of both sides together: one, or one for each
+ * layer. */
+static neap_status read_windows(const struct model_keys *keys, struct transformer *t) {
+  enum { USUAL = 512 };
+  const json_t *field = keys_find(keys, "attention_window");
+  const bool list = json_is_array(field);
+  int64_t *windows = region_alloc(keys->region, (size_t)t->layers, sizeof *windows);
+  RETURN_IF(windows == NULL, NEAP_OUT_OF_MEMORY, "%s: out of memory for its windows", keys->path);
+  RETURN_IF(list && json_array_size(field) != (size_t)t->layers, NEAP_BAD_FORMAT,
+            "%s: config.json: 'attention_window' has %zu numbers for %lld layers", keys->path,
+            json_array_size(field), (long long)t->layers);
+  for (int64_t i = 0; i < t->layers; i++) {
+    const json_t *one = list ? json_array_get(field, (size_t)i) : field;
+    const int64_t width = field == NULL ? USUAL : json_integer_value(one);
+    RETURN_IF(width < 2 || width > INT32_MAX || width % 2 != 0, NEAP_BAD_FORMAT,
+              "%s: config.json: 'attention_window' has %lld for layer %lld; it must be even, 2 or more",
+              keys->path, (long long)width, (long long)i);
+    windows[i] = width / 2 + 1;
+  }
+  t->windows = windows;
+  return NEAP_OK;
+}
+
+/* The places of the first rows of the table are for padding: a text begins behind them. */
+static neap_status settle_longformer(const struct model_keys *keys, struct transformer *t) {
+  int64_t padding = 1;
+  keys_integer(keys, (struct key){"pad_token_id", NULL}, &padding);
+  RETURN_IF(padding < 0 || padding >= t->places - 1, NEAP_BAD_FORMAT,
+            "%s: config.json: 'pad_token_id' is %lld; it must be 0 or more, and leave places of the %lld "
+            "behind it",
+            keys->path, (long long)padding, (long long)t->places);
+  RETURN_IF(t->activation != ACTIVATION_GELU, NEAP_UNSUPPORTED,
+            "%s: config.json: the activation of this family is 'gelu'; no other is supported", keys->path);
+  t->first_place = padding + 1;
+  t->places -= t->first_place;
+  TRY(read_segments(keys, t));
+  return read_windows(keys, t);
 }
 
 /* Reads a cap from config.json or a GGUF file; 0 if config.json has null. */
@@ -258,6 +307,20 @@ static neap_status settle_opt(const struct model_keys *keys, struct transformer 
   STACK_NAMES, MLP_NAMES, INPUT_NORM,                                                                        \
       POST_NORMS, [PART_FEED_NORM] = {"model.layers.%d.pre_feedforward_layernorm"}
 #define LLAMA_NAMES STACK_NAMES, MLP_NAMES, INPUT_NORM, FEED_NORM
+
+#define BERT_NAMES(prefix)                                                                                   \
+  [PART_TOKEN] = {prefix ".embeddings.word_embeddings"},                                                     \
+  [PART_POSITION] = {prefix ".embeddings.position_embeddings"},                                              \
+  [PART_SEGMENT] = {prefix ".embeddings.token_type_embeddings"},                                             \
+  [PART_EMBEDDING_NORM] = {prefix ".embeddings.LayerNorm"},                                                  \
+  [PART_ATTENTION_NORM] = {prefix ".encoder.layer.%d.attention.output.LayerNorm"},                           \
+  [PART_QUERY] = {prefix ".encoder.layer.%d.attention.self.query", true},                                    \
+  [PART_KEY] = {prefix ".encoder.layer.%d.attention.self.key", true},                                        \
+  [PART_VALUE] = {prefix ".encoder.layer.%d.attention.self.value", true},                                    \
+  [PART_ATTENTION_OUT] = {prefix ".encoder.layer.%d.attention.output.dense", true},                          \
+  [PART_FEED_NORM] = {prefix ".encoder.layer.%d.output.LayerNorm"},                                          \
+  [PART_UP] = {prefix ".encoder.layer.%d.intermediate.dense", true},                                         \
+  [PART_DOWN] = {prefix ".encoder.layer.%d.output.dense", true}
 
 #define GGUF_STACK                                                                                           \
   [PART_TOKEN] = "token_embd", [PART_QUERY] = "blk.%d.attn_q", [PART_KEY] = "blk.%d.attn_k",                 \
@@ -493,24 +556,31 @@ static const struct family families[] = {
                 .epsilon = 1e-12f,
                 .tied = true,
                 .norm_last = true,
-                .parts = {[PART_TOKEN] = {"bert.embeddings.word_embeddings"},
-                          [PART_POSITION] = {"bert.embeddings.position_embeddings"},
-                          [PART_SEGMENT] = {"bert.embeddings.token_type_embeddings"},
-                          [PART_EMBEDDING_NORM] = {"bert.embeddings.LayerNorm"},
-                          [PART_ATTENTION_NORM] = {"bert.encoder.layer.%d.attention.output.LayerNorm"},
-                          [PART_QUERY] = {"bert.encoder.layer.%d.attention.self.query", true},
-                          [PART_KEY] = {"bert.encoder.layer.%d.attention.self.key", true},
-                          [PART_VALUE] = {"bert.encoder.layer.%d.attention.self.value", true},
-                          [PART_ATTENTION_OUT] = {"bert.encoder.layer.%d.attention.output.dense", true},
-                          [PART_FEED_NORM] = {"bert.encoder.layer.%d.output.LayerNorm"},
-                          [PART_UP] = {"bert.encoder.layer.%d.intermediate.dense", true},
-                          [PART_DOWN] = {"bert.encoder.layer.%d.output.dense", true},
-                          [PART_HEAD_DENSE] = {"cls.predictions.transform.dense", true},
-                          [PART_HEAD_NORM] = {"cls.predictions.transform.LayerNorm"},
-                          [PART_HEAD] = {"cls.predictions", true},
-                          [PART_POOLER] = {"bert.pooler.dense", true},
-                          [PART_CLASSIFIER] = {"classifier", true}}},
+                .parts =
+                    {BERT_NAMES("bert"), [PART_HEAD_DENSE] = {"cls.predictions.transform.dense", true},
+                     [PART_HEAD_NORM] = {"cls.predictions.transform.LayerNorm"},
+                     [PART_HEAD] = {"cls.predictions", true}, [PART_POOLER] = {"bert.pooler.dense", true},
+                     [PART_CLASSIFIER] = {"classifier", true}}},
      .settle = settle_bert},
+    {.model_type = "longformer",
+     .class_name = "LongformerForMaskedLM",
+     .classifier_class = "LongformerForSequenceClassification",
+     .kind = NEAP_TASK_MASKED,
+     .prefix = "longformer.",
+     .layers = {.activation = ACTIVATION_GELU,
+                .epsilon = 1e-12f,
+                .tied = true,
+                .norm_last = true,
+                .first_global = true,
+                .parts =
+                    {BERT_NAMES("longformer"),
+                     [PART_GLOBAL_QUERY] = {"longformer.encoder.layer.%d.attention.self.query_global", true},
+                     [PART_GLOBAL_KEY] = {"longformer.encoder.layer.%d.attention.self.key_global", true},
+                     [PART_GLOBAL_VALUE] = {"longformer.encoder.layer.%d.attention.self.value_global", true},
+                     [PART_HEAD_DENSE] = {"lm_head.dense", true}, [PART_HEAD_NORM] = {"lm_head.layer_norm"},
+                     [PART_HEAD] = {"lm_head", true}, [PART_POOLER] = {"classifier.dense", true},
+                     [PART_CLASSIFIER] = {"classifier.out_proj", true}}},
+     .settle = settle_longformer},
     {.model_type = "vit",
      .class_name = "ViTForImageClassification",
      .classifier_class = "ViTForImageClassification",
@@ -578,6 +648,7 @@ neap_status family_describe(const struct model_keys *keys, const struct family *
             "%s: the context length is missing, or not a number of 1 or more", keys->path);
   t->tied = keys_flag(keys, "tie_word_embeddings", t->tied);
   if ((*family)->settle != NULL) TRY((*family)->settle(keys, t));
+  if (t->places > 0) *context = t->places;
   TRY(keys_check_fixed(keys, (*family)->model_type));
   return transformer_check(keys->path, t);
 }

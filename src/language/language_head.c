@@ -204,8 +204,9 @@ neap_status language_head_read(const struct model_keys *keys, const struct famil
       ends_with(name, "ForSequenceClassification") || ends_with(name, "ForImageClassification");
   *head = (struct language_head){.own = NEAP_HEAD_TOKENS, .vector = STACK_MEAN};
   RETURN_IF(classifies && !family_is_encoder(family), NEAP_UNSUPPORTED,
-            "%s: config.json: is a %s; classifiers are supported for models of the family 'bert'", keys->path,
-            name);
+            "%s: config.json: is a %s; classifiers are supported for models of the families 'bert' and "
+            "'longformer'",
+            keys->path, name);
   if (!family_is_encoder(family)) return NEAP_OK;
   if (classifies) {
     head->own = NEAP_HEAD_CLASSES;
@@ -231,7 +232,7 @@ neap_status language_head_settle(const char *path, const struct language_head *h
   if (options->head == NEAP_HEAD_USUAL && asked == NEAP_HEAD_SENTENCE) asked = NEAP_HEAD_CLASSES;
   RETURN_IF(asked != NEAP_HEAD_TOKENS && !family_is_encoder(family), NEAP_INVALID_ARGUMENT,
             "%s: has the family '%s', which predicts the next token; classes of texts and vectors of "
-            "sentences need a model of the family 'bert'",
+            "sentences need a model of the family 'bert' or 'longformer'",
             path, family->model_type);
   RETURN_IF(asked != NEAP_HEAD_CLASSES && family->kind == NEAP_TASK_IMAGES, NEAP_INVALID_ARGUMENT,
             "%s: is a model of images: it predicts classes, and it %s; finetune adds a classifier", path,

@@ -237,5 +237,10 @@ neap_status language_model_understood(const void *model, struct region *region,
                                   .architecture = gguf_text(&m->gguf, "general.architecture"),
                                   .asked = &m->asked};
   TRY(keys_tell_unused(&keys, region, understood));
+  if (m->transformer.parts[PART_GLOBAL_QUERY].name != NULL)
+    TRY(understood_add(understood, region,
+                       (neap_understood){"global tokens", "chosen by attention (global=N)", -1,
+                                         "no key of the model names them; without attention no token is, "
+                                         "but the first token of a text that is classified"}));
   return packed_weight_tell(json_object_get(m->config, "quantization_config"), region, understood);
 }

@@ -104,7 +104,7 @@ static const struct fixed_key {
     {"gemma gemma2 gemma3_text", {"use_bidirectional_attention", NULL}, 0},
     {"bert", {"is_decoder", NULL}, 0},
     {"bert gpt2", {"add_cross_attention", NULL}, 0},
-    {"bert", {"tie_word_embeddings", NULL}, 1},
+    {"bert longformer", {"tie_word_embeddings", NULL}, 1},
     {"gpt2", {"scale_attn_weights", NULL}, 1},
     {"gpt2", {"scale_attn_by_inverse_layer_idx", NULL}, 0},
     {"opt", {"enable_bias", NULL}, 1},

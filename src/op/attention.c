@@ -14,7 +14,8 @@ _Static_assert(ATTENTION_PATTERNS == 8, "each pattern has its attributes");
 #define PATTERN(i)                                                                                           \
   ATTRIBUTE(attention.patterns.of[i].step, INTEGER), ATTRIBUTE(attention.patterns.of[i].reach, INTEGER),     \
       ATTRIBUTE(attention.patterns.of[i].block, INTEGER),                                                    \
-      ATTRIBUTE(attention.patterns.of[i].columns, INTEGER)
+      ATTRIBUTE(attention.patterns.of[i].columns, INTEGER),                                                  \
+      ATTRIBUTE(attention.patterns.of[i].global, INTEGER)
 static const struct attribute_row attention_attributes[] = {
     ATTRIBUTE(attention.key_heads, INTEGER),
     ATTRIBUTE(attention.causal, FLAG),
@@ -83,6 +84,10 @@ static neap_status check_patterns(const struct node *node, const struct attentio
     RETURN_IF(p->of[i].block > 0 && placed, NEAP_UNSUPPORTED,
               "Attention '%s': fixed patterns do not go with rows of several sequences, whose blocks would "
               "begin anywhere; use another pattern",
+              node->name);
+    RETURN_IF(p->of[i].global > 0 && placed, NEAP_UNSUPPORTED,
+              "Attention '%s': global tokens do not go with rows of several sequences, of which the first "
+              "alone would have them; leave global=... out",
               node->name);
   }
   return NEAP_OK;
@@ -237,10 +242,7 @@ neap_tensor neap_attention(neap_builder *b, neap_tensor q, neap_tensor k, neap_t
 static neap_status read_patterns(const neap_attention_options *o, struct attention_heads *patterns) {
   RETURN_IF(o->layer < 0, NEAP_INVALID_ARGUMENT, "attention '%s': layer %lld is negative", o->pattern,
             (long long)o->layer);
-  RETURN_IF(o->window != 0, NEAP_INVALID_ARGUMENT,
-            "attention '%s': the layer has a window of %lld tokens, too; give one of them", o->pattern,
-            (long long)o->window);
-  return attention_read(o->pattern, o->layer, patterns);
+  return attention_read(o->pattern, o->layer, o->window, patterns);
 }
 
 neap_tensor neap_attention_at(neap_builder *b, neap_tensor q, neap_tensor k, neap_tensor v,

@@ -17,7 +17,8 @@ static const struct {
     {"attention", "q_proj,k_proj,v_proj,o_proj,out_proj,"   /* Llama and its kin, OPT */
                   "c_attn,attn.c_proj,"                     /* GPT-2 */
                   "query,key,value,attention.output.dense," /* BERT */
-                  "qkv,projection,attended"},               /* src/zoo */
+                  "query_global,key_global,value_global,"   /* Longformer */
+                  "qkv,projection,attended,global_query,global_key,global_value"}, /* src/zoo */
     {NULL, "q_proj,v_proj"},
     {NULL, "c_attn"},
     {NULL, "qkv,query,value"},

@@ -71,7 +71,7 @@ const neap_setting setting_rows[] = {
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT, .models = SEQUENCES, .key = "length"},
     {"window", "N", "0: all", "number of tokens that a token of a transformer attends to, itself included", FIELD(INTEGER, shape.window), 0, SIZE_LIMIT,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT, .models = NEAP_OF_TOKENS, .instead_of = "attention", .key = "window"},
-    {"attention", "PATTERN[;PATTERN...]", "dense", "tokens that a token of a transformer attends to, by layer in turn: dense, window:W, strided:L, fixed:L,C or dilated:W,G, or [P;P] for the heads", FIELD(TEXT, shape.attention),
+    {"attention", "PATTERN[;PATTERN...]", "dense", "tokens that a token of a transformer attends to, by layer in turn: dense, window:W, strided:L, fixed:L,C or dilated:W,G, each with ,global=N or ,global=first, or [P;P] for the heads", FIELD(TEXT, shape.attention),
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH | PREDICT, .models = NEAP_OF_TOKENS | IMAGES, .instead_of = "window", .key = "attention"},
     {"dropout", "X", "0", "share of the values that dropout sets to 0 in networks of sequences", FIELD(FLOAT, shape.dropout), 0, 1,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .models = SEQUENCES, .key = "dropout"},

@@ -369,6 +369,13 @@ static bool add_text(json_t *list, const char *text, size_t length) {
   return json_array_append_new(list, one) == 0;
 }
 
+/* Returns the length of the module that peft saves whole: a classifier with all of its layers. */
+static size_t saved_length(const char *name, size_t length) {
+  static const char classifier[] = "classifier.";
+  const size_t end = sizeof classifier - 1;
+  return length > end && strncmp(name, classifier, end) == 0 ? end - 1 : length;
+}
+
 /* Lists target_modules; modules_to_save: other modules that were trained; and rank_pattern. */
 static bool list_modules(const struct writing *w, json_t *targets, json_t *saved, json_t *ranks,
                          int64_t *layers) {
@@ -385,7 +392,7 @@ static bool list_modules(const struct writing *w, json_t *targets, json_t *saved
     if (tensor->adapter && rank != w->from->session->lora)
       whole = whole && json_object_setn_new(ranks, tensor->name, length, json_integer(rank)) == 0;
     if (!tensor->adapter)
-      whole = whole && add_text(saved, tensor->name, length);
+      whole = whole && add_text(saved, tensor->name, saved_length(tensor->name, length));
     else if (leaf_is_enough(graph, leaf, leaf_length))
       whole = whole && add_text(targets, leaf, leaf_length);
     else

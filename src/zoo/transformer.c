@@ -113,6 +113,7 @@ static bool is_each(int64_t every, int64_t block) { return every > 0 && (block +
 
 /* The window of the block; 0: it has none. */
 static int64_t own_window(const struct transformer *t, int64_t block) {
+  if (t->windows != NULL) return t->windows[block];
   return is_each(t->full_every, block) ? 0 : t->window;
 }
 
@@ -160,10 +161,16 @@ static neap_tensor turn(const struct stack *s, neap_tensor x, int64_t heads, int
   return builder_rotary(s->b, x, a, s->p->decode > 0 ? s->position : NO_TENSOR, divisors);
 }
 
+/* The patterns that are asked for, else the model's own; NULL: no pattern. */
+static const char *patterns_of(const struct stack *s) {
+  const bool first = s->t->first_global && s->t->head == STACK_CLASSES;
+  return s->p->attention == NULL && first ? "global=first" : s->p->attention;
+}
+
 static neap_attention_options attention_options(const struct stack *s, int64_t block) {
   return (neap_attention_options){.causal = s->t->causal,
                                   .window = window_of(s, block),
-                                  .pattern = s->p->attention,
+                                  .pattern = patterns_of(s),
                                   .layer = block,
                                   .scale = s->t->attention_scale,
                                   .cap = s->t->score_cap,
@@ -209,8 +216,49 @@ static neap_tensor attend_apart(const struct stack *s, neap_tensor x, int64_t bl
              : neap_attention_at(s->b, q, k, v, s->key_count, s->places, attention_options(s, block));
 }
 
+/* Tokens that are global in a block, which attend to all. A causal model has none: its global tokens are seen
+ * by all behind them, and do as others otherwise. */
+static neap_status count_global(const struct stack *s, int64_t block, int64_t *count) {
+  const char *patterns = patterns_of(s);
+  struct attention_heads heads = {0};
+  *count = 0;
+  if (s->t->causal || patterns == NULL) return NEAP_OK;
+  TRY(attention_read(patterns, block, window_of(s, block), &heads));
+  *count = heads.of[0].global < s->times ? heads.of[0].global : s->times;
+  RETURN_IF(*count > 0 && !has(s, PART_GLOBAL_QUERY), NEAP_UNSUPPORTED,
+            "attention '%s': the model has no projections of global tokens; take bert-* or a folder of "
+            "Longformer, or leave global=... out",
+            patterns);
+  return NEAP_OK;
+}
+
+/* Puts what the first `count` tokens of x give, which attend to all with projections of their own, in the
+ * place of their rows of y. */
+static neap_tensor attend_global(const struct stack *s, neap_tensor x, neap_tensor y, int64_t block,
+                                 int64_t count) {
+  const struct transformer *t = s->t;
+  const int64_t width = t->heads * s->head, key_width = t->key_heads * s->head,
+                own[] = {s->p->batch, count, t->heads, s->head};
+  const neap_tensor first = neap_slice(s->b, x, 1, 0, count),
+                    q = neap_reshape(s->b, linear(s, first, PART_GLOBAL_QUERY, block, width, deviation), 4,
+                                     own),
+                    k = by_head(s, linear(s, x, PART_GLOBAL_KEY, block, key_width, deviation), t->key_heads),
+                    v = by_head(s, linear(s, x, PART_GLOBAL_VALUE, block, key_width, deviation),
+                                t->key_heads);
+  const neap_tensor all = neap_attention(
+      s->b, q, k, v, s->key_count,
+      (neap_attention_options){.scale = t->attention_scale, .cap = t->score_cap, .dropout = s->p->dropout});
+  if (count == s->times) return all;
+  return neap_concat(s->b, (neap_tensor[]){all, neap_slice(s->b, y, 1, count, s->times - count)}, 2, 1);
+}
+
 static neap_tensor attention(const struct stack *s, neap_tensor x, int64_t block) {
-  const neap_tensor y = has(s, PART_QKV) ? attend_packed(s, x, block) : attend_apart(s, x, block);
+  int64_t global;
+  const neap_status status = count_global(s, block, &global);
+  if (status != NEAP_OK) return builder_fail(s->b, status);
+  neap_tensor y = -1; /* without tokens that are not global */
+  if (global < s->times) y = has(s, PART_QKV) ? attend_packed(s, x, block) : attend_apart(s, x, block);
+  if (global > 0) y = attend_global(s, x, y, block, global);
   const int64_t dims[] = {s->p->batch, s->times, s->t->heads * s->head};
   return linear(s, neap_reshape(s->b, y, 3, dims), PART_ATTENTION_OUT, block, s->t->width,
                 residual_deviation(s));
@@ -369,6 +417,11 @@ static neap_tensor places_of(const struct stack *s, neap_tensor table) {
   return first > 0 || s->p->places > s->p->length ? neap_slice(s->b, table, 0, first, s->p->length) : table;
 }
 
+static neap_tensor first_segment(const struct stack *s) {
+  const neap_tensor table = table_of(s, PART_SEGMENT, s->t->segments > 0 ? s->t->segments : 2);
+  return neap_slice(s->b, table, 0, 0, 1);
+}
+
 /* The embedding of the tokens, with that of their places. */
 static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor table) {
   neap_tensor x = neap_gather(s->b, table, tokens);
@@ -376,7 +429,7 @@ static neap_tensor embed(const struct stack *s, neap_tensor tokens, neap_tensor 
   if (s->t->embedding_scale != 0) x = neap_scale(s->b, x, s->t->embedding_scale, 0);
   if (has(s, PART_POSITION))
     x = neap_add(s->b, x, places_of(s, table_of(s, PART_POSITION, s->p->places + s->t->first_place)));
-  if (has(s, PART_SEGMENT)) x = neap_add(s->b, x, neap_slice(s->b, table_of(s, PART_SEGMENT, 2), 0, 0, 1));
+  if (has(s, PART_SEGMENT)) x = neap_add(s->b, x, first_segment(s));
   x = norm(s, x, PART_EMBEDDING_NORM, 0);
   return sequence_dropout(s->b, x, (double)s->p->dropout);
 }
@@ -636,6 +689,9 @@ static const struct transformer llama = {
 static const struct transformer bert = {
     READY_MADE,
     .parts = {READY_MADE_BLOCK(true), [PART_POSITION] = {"position"}, [PART_SEGMENT] = {"segment"},
+              [PART_GLOBAL_QUERY] = {"block%d.global_query", true},
+              [PART_GLOBAL_KEY] = {"block%d.global_key", true},
+              [PART_GLOBAL_VALUE] = {"block%d.global_value", true},
               [PART_EMBEDDING_NORM] = {"embedding.row_norm1"}, [PART_HEAD_DENSE] = {"head.dense", true},
               [PART_HEAD_NORM] = {"head.row_norm1"}, [PART_HEAD] = {"head", true}},
     .norm_last = true, .tied = true, .epsilon = 1e-12f};

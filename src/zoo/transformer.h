@@ -22,6 +22,9 @@ enum part {
   PART_VALUE,          /**/
   PART_QUERY_NORM,     /* of each head, or of all together, before positions */
   PART_KEY_NORM,       /**/
+  PART_GLOBAL_QUERY,   /* those of tokens that attend to all, where there are any */
+  PART_GLOBAL_KEY,     /**/
+  PART_GLOBAL_VALUE,   /**/
   PART_ATTENTION_OUT,  /* from the heads to the width */
   PART_ATTENTION_POST, /* a norm of what attention gives */
   PART_FEED_NORM,      /* as PART_ATTENTION_NORM */
@@ -71,13 +74,15 @@ struct transformer {
   const char *before; /* what all names begin with; NULL: nothing */
   double spread;      /* factor of the deviation of first values; 0: 1 */
   int64_t layers, width, heads, key_heads, hidden;
-  int64_t head_width;  /* 0: width / heads */
-  int64_t vocabulary;  /* 0: as many as there are classes */
-  int64_t places;      /* tokens that it can tell apart by their places; 0: any number */
-  int64_t first_place; /* the row of the table that the first token has */
-  int64_t first_block; /* number of the first block in names */
-  int64_t window;      /* of attention; 0: none */
-  int64_t full_every;  /* each block of this number, the last of them, has no window; 0: all have it */
+  int64_t head_width;     /* 0: width / heads */
+  int64_t vocabulary;     /* 0: as many as there are classes */
+  int64_t places;         /* tokens that it can tell apart by their places; 0: any number */
+  int64_t first_place;    /* the row of the table that the first token has */
+  int64_t first_block;    /* number of the first block in names */
+  int64_t segments;       /* rows of PART_SEGMENT; 0: 2 */
+  int64_t window;         /* of attention; 0: none */
+  const int64_t *windows; /* of each block in its place; NULL: all have `window` */
+  int64_t full_every;     /* each block of this number, the last of them, has no window; 0: all have it */
   int64_t still_every; /* each block of this number, the last of them, has no positions; 0: all have them */
   int64_t experts, experts_used, expert_hidden; /* of a block; of a row; as `hidden`. 0: there are none */
   bool experts_normalised; /* the weights of a row's experts sum to 1; else those of all do */
@@ -90,6 +95,7 @@ struct transformer {
   bool values;
   bool unit;                           /* the vector of a sentence is scaled to a length of 1 */
   bool causal;                         /* a token sees those before it alone */
+  bool first_global;                   /* of STACK_CLASSES: the first token is global without patterns */
   bool norm_last;                      /* norms stand behind the sums, as in the first Transformer */
   bool rms;                            /* norms do not subtract the mean */
   bool packed_gate;                    /* PART_UP gives gate and up, one behind the other */

@@ -32,6 +32,19 @@ same "$(field weights_sha256)" "$window" "weights of a window"
 expect 0 "${train[@]}" --attention 'window:9;strided:9' --steps 2 --json
 [ "$(field weights_sha256)" != "$window" ] || fail "the second layer's pattern changes nothing"
 
+# Global tokens are seen by all; an encoder's attend to all, with weights of their own, which are a run's.
+expect 0 "${train[@]}" --attention window:9,global=2 --steps 2 --json
+[ "$(field weights_sha256)" != "$window" ] || fail "global tokens change nothing"
+bert=("$neap" train --model bert-2x32x2 --classes 30 --length 70 --batch 4 --data synthetic --seed 3 --evaluate off --threads 1)
+expect 0 "${bert[@]}" --attention 'window:9,global=3;window:9' --steps 4 --out global --checkpoint-every 2 --keep-checkpoints 2 --json
+weights=$(field weights_sha256)
+grep -q 'block1.global_query.weight' global/weights* || fail "the first layer has no projections of global tokens"
+! grep -q 'block2.global_query.weight' global/weights* || fail "the second layer has projections that nothing reads"
+expect 0 "${bert[@]}" --attention 'window:9,global=3;window:9' --steps 4 "${at_once[@]}" --budget min --json
+same "$(field weights_sha256)" "$weights" "weights with global tokens within the least budget"
+expect 0 "$neap" train --resume global/step-2 --evaluate off --json
+same "$(field weights_sha256)" "$weights" "weights with global tokens of the run that went on"
+
 # Less is computed, and planned.
 plan=("$neap" plan --model gpt-1x32x2 --classes 30 --length 4096 --batch 1 --planner keep-all --json)
 expect 0 "${plan[@]}"
@@ -50,7 +63,8 @@ refused() {
 refused 2 "window:0" "${gpt[@]}" --attention window:0
 refused 2 "dense;window:8" "${gpt[@]}" --attention 'dense;window:8;dense'
 refused 2 "3 patterns for 2 heads" "${gpt[@]}" --attention '[dense;window:8;dense]'
-refused 1 "global tokens are not supported" --model bert-1x32x2 --attention window:8,global=2
+refused 1 "no source of data marks tokens" --model bert-1x32x2 --attention window:8,global=tokens
+refused 2 "the same" "${gpt[@]}" --attention '[window:8,global=2;window:8]'
 refused 2 "give one of them" "${gpt[@]}" --attention dense --window 8
 refused 2 "transformers of one stack" --model char-lstm-1x32 --attention window:8
 refused 2 "transformers of one stack" --model wrn-10-1 --attention window:8

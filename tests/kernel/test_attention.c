@@ -70,6 +70,21 @@ static const struct setup setups[] = {
     {"fixed, dropout", 2, 150, 150, 2, 1, 10, false, true, 0, NULL, 0, 0.25f, 0, "fixed:16,5"},
     {"by head", 2, 180, 180, 4, 2, 12, true, true, 0, NULL, 0, 0, 0, "[window:20;strided:13;fixed:16,4]"},
     {"by head, lengths", 5, 150, 150, 3, 3, 8, false, false, 0, some_lengths, 0, 0, 0, "[dense;dilated:5,7]"},
+    {"window, global", 1, 300, 300, 2, 1, 16, true, false, 0, NULL, 0, 0, 0, "window:20,global=3"},
+    {"window, global beyond a block of keys", 2, 200, 200, 2, 2, 12, false, false, 0, NULL, 0, 0, 0,
+     "window:5,global=70"},
+    {"window, global, lengths, dropout", 5, 140, 140, 2, 2, 8, false, false, 0, some_lengths, 0, 0.25f, 0,
+     "window:9,global=12"},
+    {"window, global, other queries", 2, 90, 100, 2, 2, 8, false, false, 0, NULL, 0, 0, 0,
+     "window:7,global=5"},
+    {"window, global, causal", 1, 150, 150, 2, 2, 8, true, true, 0, NULL, 0, 0, 0, "window:4,global=2"},
+    {"strided, global", 2, 300, 300, 2, 1, 20, true, false, 0, NULL, 0, 0, 0, "strided:7,global=10"},
+    {"strided, global, causal", 1, 300, 300, 1, 1, 8, true, true, 0, NULL, 0, 0, 0, "strided:7,global=100"},
+    {"dilated, global", 1, 300, 300, 2, 2, 16, true, false, 0, NULL, 0, 0, 0, "dilated:6,4,global=9"},
+    {"fixed, global", 1, 300, 300, 2, 2, 8, true, false, 0, NULL, 0, 0, 0, "fixed:17,3,global=40"},
+    {"all global", 2, 60, 60, 2, 2, 8, true, false, 0, NULL, 0, 0, 0, "window:2,global=900"},
+    {"by head, global", 2, 180, 180, 4, 2, 12, true, false, 0, NULL, 0, 0, 0,
+     "[window:20,global=4;strided:13,global=4;dilated:3,5,global=4]"},
 };
 enum { SETUPS = sizeof setups / sizeof *setups };
 
@@ -181,6 +196,8 @@ ORACLE static bool of_pattern(const char *text, int64_t head, int64_t i, int64_t
     at = *at == ';' ? at + 1 : first;
   }
   long long a = 0, b = 0;
+  const char *end = at + strcspn(at, ";]"), *global = strstr(at, "global=");
+  if (global != NULL && global < end && j < atoll(global + strlen("global="))) return true;
   if (sscanf(at, "window:%lld", &a) == 1) return i - j < a && j - i < a;
   if (sscanf(at, "strided:%lld", &a) == 1) return (i - j) % a == 0;
   if (sscanf(at, "fixed:%lld,%lld", &a, &b) == 2) return i / a == j / a || j % a >= a - b;
@@ -300,7 +317,7 @@ static struct neap_graph *make_graph(const struct setup *s, neap_dtype dtype, in
   if (s->own > 0) ids[PLACES] = add_input(graph, "places", NEAP_I32, n, s->queries, 0, 0);
   ids[DY] = add_input(graph, "dy", dtype, n, s->queries, s->heads, s->depth);
   struct attention_heads patterns = {.of = {{.reach = s->window}}};
-  if (s->pattern != NULL) assert_ok(attention_read(s->pattern, 0, &patterns));
+  if (s->pattern != NULL) assert_ok(attention_read(s->pattern, 0, 0, &patterns));
   const union attributes a = {.attention = {.key_heads = s->packed ? s->key_heads : 0,
                                             .causal = s->causal,
                                             .patterns = patterns,

@@ -90,6 +90,27 @@ static int64_t normalised(int64_t size, int64_t in, int64_t out) {
   return convolution(size, in, out) + 2 * out;
 }
 
+/* An encoder has three more layers of the width in each block with global tokens, which a causal model has
+ * not. */
+static void test_global_tokens(void **state) {
+  (void)state;
+  const int64_t width = 32, own = 3 * (width * width + width);
+  const int64_t encoder = parameters_of("bert-4x32x2", NULL), causal = parameters_of("gpt-4x32x2", NULL);
+  static const struct {
+    const char *attention;
+    int64_t blocks;
+  } cases[] = {{"window:9", 0},
+               {"window:9,global=2", 4},
+               {"global=first;dense", 2},
+               {"window:9;[dense,global=2;strided:4,global=2];dense,global=0;fixed:8,1,global=9", 2},
+               {"dense,global=100000", 0} /* instead of the usual ones */};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const neap_model_options options = {.attention = cases[i].attention};
+    assert_int_equal(parameters_of("bert-4x32x2", &options), encoder + cases[i].blocks * own);
+    assert_int_equal(parameters_of("gpt-4x32x2", &options), causal);
+  }
+}
+
 /* Zhao et al. 2017 with the published stem, around the four stages of a residual network. `resnet`:
  * parameters of the one for images, of 1000 classes. */
 static int64_t pspnet_by_hand(int64_t resnet, int64_t classes) {
@@ -270,10 +291,10 @@ static void test_names_of_parameters(void **state) {
 
 int run_test_zoo(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_parameter_counts),   cmocka_unit_test(test_unet),
-      cmocka_unit_test(test_translation),        cmocka_unit_test(test_pspnet),
-      cmocka_unit_test(test_sizes_of_images),    cmocka_unit_test(test_bad_names),
-      cmocka_unit_test(test_small_images),       cmocka_unit_test(test_huge_sizes),
-      cmocka_unit_test(test_names_of_parameters)};
+      cmocka_unit_test(test_parameter_counts), cmocka_unit_test(test_unet),
+      cmocka_unit_test(test_translation),      cmocka_unit_test(test_global_tokens),
+      cmocka_unit_test(test_pspnet),           cmocka_unit_test(test_sizes_of_images),
+      cmocka_unit_test(test_bad_names),        cmocka_unit_test(test_small_images),
+      cmocka_unit_test(test_huge_sizes),       cmocka_unit_test(test_names_of_parameters)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

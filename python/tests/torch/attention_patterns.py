@@ -12,8 +12,16 @@ def entries(text: str) -> list[str]:
     return re.findall(r"(?:\[[^\]]*\]|[^;\[\]])+", text)
 
 
+def global_tokens(text: str, layer: int) -> int:
+    """How many a layer has, the first ones."""
+    of_layers = entries(text)
+    _, _, number = of_layers[layer % len(of_layers)].strip("[]").split(";")[0].partition("global=")
+    return 1 if number == "first" else int(number or 0)
+
+
 def one_mask(pattern: str, times: int) -> torch.Tensor:
-    word, _, numbers = pattern.partition(":")
+    pattern, _, _ = pattern.partition("global=")
+    word, _, numbers = (pattern.rstrip(",") or "dense").partition(":")
     a, b, *_ = *map(int, filter(None, numbers.split(","))), 0, 0
     i, j = torch.arange(times)[:, None], torch.arange(times)
     if word == "window":
@@ -33,4 +41,5 @@ def mask(text: str, layer: int, heads: int, times: int, causal: bool) -> torch.T
     of_layers = entries(text)
     patterns = entries(of_layers[layer % len(of_layers)].strip("[]"))
     sees = torch.stack([one_mask(patterns[head % len(patterns)], times) for head in range(heads)])
+    sees[:, :, : global_tokens(text, layer)] = True
     return sees.tril() if causal else sees

@@ -98,7 +98,8 @@ def attended(
     if causal:
         sees = sees & (key <= place)
     if window:
-        sees = sees & (key > place - window) & (key < place + window)
+        first = attention_patterns.global_tokens(pattern.decode(), layer) if pattern else 0
+        sees = sees & ((key > place - window) & (key < place + window) | (key < first))
     if pattern is not None:
         sees = sees & attention_patterns.mask(pattern.decode(), layer, q.shape[1], times, causal)
     any_seen = sees.any(-1, keepdim=True)
@@ -210,6 +211,10 @@ SEQUENCES = [
     attention((3, 33, 2, 4), (3, 33, 2, 4), these_numbers(33, 5, 20), pattern=b"dense;fixed:6,1", layer=3),
     attention((2, 150, 2, 8), (2, 150, 2, 8), pattern=b"[dilated:9,7;window:12]"),
     packed_attention((2, 150, 6, 8), causal=True, pattern=b"fixed:16,16", scale=0.5),
+    attention((2, 150, 2, 8), (2, 150, 2, 8), these_numbers(150, 61), pattern=b"window:9,global=11"),
+    packed_attention((2, 90, 6, 8), pattern=b"[strided:7,global=2;fixed:8,1,global=2]", scale=0.5),
+    packed_attention((2, 90, 6, 8), causal=True, pattern=b"global=first;window:4,global=5", layer=1),
+    packed_attention((2, 90, 6, 8), window=5, pattern=b"global=3", layer=1),
     packed_attention((2, 7, 9, 5)),
     packed_attention((2, 13, 6, 8), causal=True),
     packed_attention((2, 13, 8, 6), key_heads=2, causal=True),

@@ -29,7 +29,7 @@ READ_BY_TRANSFORMERS = {
 GGUF_FAMILIES = [
     f
     for f in FAMILIES
-    if not f.startswith(("opt", "bert", "gemma2 without", "gemma3 with", "smollm3, each", "olmoe, norm"))
+    if not f.startswith(("opt", "bert", "longformer", "gemma2 without", "gemma3 with", "smollm3, each", "olmoe, norm"))
 ]
 TYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16", "q8_0": "Q8_0"}
 
@@ -438,7 +438,7 @@ def test_bad_cases(tmp_path):
     assert "model.norm.weight" in neap("export", other, "--adapter", "-o", tmp_path / "x.gguf", expect=1)
     plain = tune(tmp_path, base, "--full", name="plain")
     assert "has no adapters" in neap("export", plain, "--adapter", "-o", tmp_path / "x.gguf", expect=2)
-    for family in ["opt", "bert"]:
+    for family in ["opt", "bert", "longformer"]:
         make(family, tmp_path / family)
         assert f"'{family}'" in neap("export", tmp_path / family, "-o", tmp_path / "x.gguf", expect=1)
     for family, said in [("gemma2", "query_pre_attn_scalar"), ("gemma2 without caps", "query_pre_attn_scalar")]:

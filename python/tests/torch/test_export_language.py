@@ -13,7 +13,7 @@ import native
 import numpy as np
 import pytest
 import torch
-from test_language_models import load, make, relative
+from test_language_models import GLOBAL, ahead, load, make, relative
 
 transformers = pytest.importorskip("transformers")
 safetensors = pytest.importorskip("safetensors.torch")
@@ -90,6 +90,28 @@ def test_merged_adapters(library, tmp_path, family):
     wanted = model(ids).logits.detach().numpy()
     assert relative(logits(library, out, ids), wanted) < 1e-5
     assert relative(logits(library, base, ids), wanted) > 1e-3
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_masked_words_of_a_longformer(library, tmp_path, named):
+    """What it learns is read by transformers; projections of global tokens that no step had are written as they were read."""
+    base, out = tmp_path / "base", tmp_path / "out"
+    make("longformer", base, vocab_size=VOCABULARY + 1)  # bytes, and the one that masks
+    options = {"attention": f"global={GLOBAL}".encode()} if named else {}
+    run = tune(tmp_path, base, "--full", *(["--attention", f"global={GLOBAL}"] if named else []))
+    neap("export", run, "--merge", "-o", out)
+    was, now = read(base), read(out)
+    assert was.keys() == now.keys()
+    same = {name for name, value in was.items() if torch.equal(value, now[name])}
+    assert same == (set() if named else {name for name in was if "_global" in name})
+    model, ids = transformers.AutoModelForMaskedLM.from_pretrained(out).eval(), some_tokens() % 90 + 32
+    shape = {"batch": 1, "length": LENGTH, **options}
+    with native.model(library, str(out), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, out, s, **shape)
+        s.fill("tokens", ids.numpy().astype(np.int32))
+        s.predict()
+        expected = ahead(model, ids) if named else model(ids)
+        assert relative(s.output("logits"), expected.logits.detach().numpy()) < 2e-5
 
 
 @pytest.mark.parametrize("family", ["llama 3", "gemma", "gpt2"])

@@ -17,6 +17,7 @@ transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
 
 VOCABULARY, LENGTH, BATCH = 97, 20, 2
+SENTENCE = 3  # NEAP_HEAD_SENTENCE
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 SMALL = {**SHAPE, "vocab_size": VOCABULARY, "max_position_embeddings": 64, "tie_word_embeddings": False}
 SCALED = {
@@ -43,6 +44,11 @@ LONG_ROPE = {
 PHI3 = {**SMALL, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 EXPERTS = {**SMALL, "num_key_value_heads": 2, "num_experts_per_tok": 2, "pad_token_id": 0}
 NO_DROPOUT = {"attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+LONGFORMER = {
+    **SMALL, "hidden_size": 16, "tie_word_embeddings": True, "attention_window": 8, "pad_token_id": 1,
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+GLOBAL = 3  # tokens of a text, the first ones, to Longformer
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("Llama", "CausalLM", {**SMALL, "num_key_value_heads": 2}),
     "llama with biases": ("Llama", "CausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True}),
@@ -150,9 +156,16 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {
             **SMALL,
             "tie_word_embeddings": True,
+            "type_vocab_size": 3,
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
         },
+    ),
+    "longformer": ("Longformer", "ForMaskedLM", LONGFORMER),
+    "longformer, by layer": (
+        "Longformer",
+        "ForMaskedLM",
+        {**LONGFORMER, "attention_window": [4, 10], "type_vocab_size": 1},
     ),
 }
 
@@ -193,6 +206,18 @@ def parameters(model: torch.nn.Module, gradient: bool = False) -> dict[str, torc
     return found
 
 
+def has_global(family: str) -> dict[str, Any]:
+    """The option of Neap that names them."""
+    return {"attention": f"global={GLOBAL}".encode()} if family.startswith("longformer") else {}
+
+
+def ahead(model: torch.nn.Module, ids: torch.Tensor, **more: Any) -> Any:
+    """What a model gives; of Longformer with global tokens."""
+    if "Longformer" in type(model).__name__:
+        more["global_attention_mask"] = (torch.arange(ids.shape[1]) < GLOBAL).long().expand_as(ids)
+    return model(ids, **more)
+
+
 def tokens() -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=torch.Generator().manual_seed(2))
 
@@ -210,14 +235,14 @@ def test_logits_and_a_step_are_those_of_transformers(library, tmp_path, family):
     model, ids = make(family, tmp_path), tokens()
     labels = torch.roll(ids, -1, 1)
     labels[:, -1] = -1
-    shape = {"batch": BATCH, "length": LENGTH}
+    shape = {"batch": BATCH, "length": LENGTH, **has_global(family)}
     with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
         load(library, tmp_path, s, **shape)
         s.fill("tokens", ids.numpy().astype(np.int32))
         s.predict()
-        assert relative(s.output("logits"), model(ids).logits.detach().numpy()) < 2e-5
+        assert relative(s.output("logits"), ahead(model, ids).logits.detach().numpy()) < 2e-5
     model.train()
-    loss = F.cross_entropy(model(ids).logits.flatten(0, 1), labels.flatten(), ignore_index=-1)
+    loss = F.cross_entropy(ahead(model, ids).logits.flatten(0, 1), labels.flatten(), ignore_index=-1)
     loss.backward()
     with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, momentum=0) as s:
         load(library, tmp_path, s, **shape)
@@ -335,6 +360,12 @@ def test_bad_descriptions_are_told(library, tmp_path, fields, words):
         ("gpt2", {"scale_attn_weights": False}, ["scale_attn_weights", "false"]),
         ("bert", {"position_embedding_type": "relative_key"}, ["relative_key", "absolute"]),
         ("bert", {"is_decoder": True}, ["is_decoder"]),
+        ("longformer", {"attention_window": 7}, ["attention_window", "7", "even"]),
+        ("longformer", {"attention_window": [8]}, ["attention_window", "1 numbers for 2 layers"]),
+        ("longformer", {"pad_token_id": 63}, ["pad_token_id", "63"]),
+        ("longformer", {"hidden_act": "relu"}, ["gelu"]),
+        ("longformer", {"tie_word_embeddings": False}, ["tie_word_embeddings", "true"]),
+        ("longformer", {"type_vocab_size": 0}, ["type_vocab_size", "0"]),
         ("mistral", {"sliding_window": 0}, ["sliding_window", "0"]),
         ("gemma2", {"layer_types": ["full_attention"] * 3}, ["layer_types", "sliding_attention"]),
         ("gemma2", {"query_pre_attn_scalar": -1}, ["query_pre_attn_scalar", "-1"]),
@@ -350,6 +381,32 @@ def test_what_is_not_computed_is_refused(library, tmp_path, family, fields, word
         pass
     for word in [str(tmp_path), *words]:
         assert word in str(failed.value)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_longformer_without_a_head(library, tmp_path, told):
+    """Rows of texts of several lengths, with and without global tokens, by the mean over each text."""
+    model, ids = make("longformer", tmp_path).longformer, tokens()
+    model.save_pretrained(tmp_path)
+    lengths = torch.tensor([LENGTH, LENGTH - 7])
+    mask = (torch.arange(LENGTH) < lengths[:, None]).long()
+    rows = (ahead if told else torch.nn.Module.__call__)(model, ids, attention_mask=mask).last_hidden_state
+    expected = (rows * mask[..., None]).sum(1) / lengths[:, None]
+    shape = {"batch": BATCH, "length": LENGTH, "head": SENTENCE, **(has_global("longformer") if told else {})}
+    with native.model(library, str(tmp_path), **shape) as graph, native.session(library, graph, predict=True) as s:
+        load(library, tmp_path, s, **shape)
+        s.fill("tokens", torch.where(mask > 0, ids, -1).numpy().astype(np.int32))
+        s.predict()
+        assert relative(s.output("sentence"), expected.detach().numpy()) < 2e-5
+
+
+def test_global_tokens_need_projections_of_their_own(library, tmp_path):
+    make("bert", tmp_path)
+    with (
+        pytest.raises(native.Failed, match="no projections of global tokens"),
+        native.model(library, str(tmp_path), batch=1, length=8, attention=b"window:4,global=1"),
+    ):
+        pass
 
 
 def test_a_window_that_the_family_does_not_have_is_passed_over(library, tmp_path):

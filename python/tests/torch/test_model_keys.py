@@ -64,6 +64,14 @@ def test_what_was_not_used_is_told(tmp_path):
     assert not {*used, "architectures", "vocab_size"} & set(rows)
 
 
+def test_global_tokens_come_from_attention(tmp_path):
+    folder = tmp_path / "model"
+    make("longformer", folder, vocab_size=VOCABULARY + 1)
+    rows = understood(tmp_path, folder)
+    assert rows["global tokens"]["became"] == "chosen by attention (global=N)"
+    assert not {"attention_window", "type_vocab_size", "pad_token_id"} & set(rows)
+
+
 @pytest.mark.parametrize(("key", "value"), [("attention.causal", False), ("rope.scaling.attn_factor", 1.5)])
 def test_gguf(tmp_path, key, value):
     gguf = pytest.importorskip("gguf")

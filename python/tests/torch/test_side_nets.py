@@ -28,7 +28,7 @@ LAYERS = (
     "model.layers", "transformer.h", "model.decoder.layers", "bert.encoder.layer", "vit.layers", "vit.encoder.layer",
 )  # fmt: skip
 REFUSED = ("phi4", "mixtral", "olmoe", "qwen3_moe")
-SERVED = [family for family in FAMILIES if not family.startswith(REFUSED)]
+SERVED = [family for family in FAMILIES if not family.startswith((*REFUSED, "longformer"))]
 TEMPERATURE = 0.1
 PLAIN = {"momentum": 0, "weight_decay": 0}
 

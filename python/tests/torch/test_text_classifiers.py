@@ -1,4 +1,4 @@
-"""Encoders of files (BERT) on texts beside transformers and peft: classifiers and regression, their training and export, and
+"""Encoders of files (BERT, Longformer) on texts beside transformers and peft: classifiers and regression, their training and export, and
 vectors of sentences."""
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SHAPE = {
     "intermediate_size": 48, "max_position_embeddings": 40, "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }  # fmt: skip
+LONG = {"attention_window": 4, "pad_token_id": 0, "max_position_embeddings": 41}  # the first place is for padding
 CLASSES = ["high", "low", "slack"]
 NAMES = {"id2label": dict(enumerate(CLASSES)), "label2id": {name: i for i, name in enumerate(CLASSES)}}
 BATCH, RATE, DECAY, STEPS, RANK, ALPHA = 4, 0.01, 0.05, 12, 4, 6
@@ -63,7 +64,10 @@ def make_tokenizer() -> Any:
 def make(kind: str, folder: Path, **options: Any) -> Any:
     """A model whose weights, norms and biases too, are drawn."""
     torch.manual_seed(1)
-    model = getattr(transformers, kind)(transformers.BertConfig(**{**SHAPE, **options})).eval()
+    config = transformers.BertConfig(**{**SHAPE, **options})
+    if kind.startswith("Longformer"):
+        config = transformers.LongformerConfig(**{**SHAPE, **LONG, **options})
+    model = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             one = 1.0 if "LayerNorm.weight" in name else 0.0
@@ -101,9 +105,12 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_outputs_and_a_step_are_those_of_transformers(library, tmp_path, head):
-    model = make("BertForSequenceClassification", tmp_path, **HEADS[head])
+@pytest.mark.parametrize(
+    ("kind", "head"), [*(("Bert", head) for head in HEADS), ("Longformer", "classes"), ("Longformer", "two values")]
+)
+def test_outputs_and_a_step_are_those_of_transformers(library, tmp_path, kind, head):
+    """Longformer's first token is global."""
+    model = make(f"{kind}ForSequenceClassification", tmp_path, **HEADS[head])
     batch, count = encode(texts(1, BATCH)), model.config.num_labels
     values = head != "classes"
     labels = torch.randn(BATCH, count) if values else torch.tensor([2, 0, 1, 2])
@@ -221,7 +228,14 @@ def test_training_evaluation_and_export_are_those_of_transformers(tmp_path, way)
     assert relative(np.load(tmp_path / "again.npy"), predicted) < 1e-5
 
 
-@pytest.mark.parametrize(("kind", "new"), [("BertModel", "classifier"), ("BertForMaskedLM", "bert.pooler.dense")])
+@pytest.mark.parametrize(
+    ("kind", "new"),
+    [
+        ("BertModel", "classifier"),
+        ("BertForMaskedLM", "bert.pooler.dense"),
+        ("LongformerModel", "classifier.dense"),
+    ],
+)
 def test_a_body_gets_a_new_head(tmp_path, kind, new):
     base, data = tmp_path / "base", tmp_path / "t.csv"
     make(kind, base)
@@ -302,14 +316,14 @@ def modules(folder: Path, mode: str, unit: bool) -> None:
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 16, "do_lower_case": False}))
 
 
-@pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM", "BertForSequenceClassification"])
+@pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM", "BertForSequenceClassification", "LongformerModel"])
 @pytest.mark.parametrize(
     ("mode", "unit"), [("mean_tokens", True), ("mean_tokens", False), ("cls_token", True), (None, False)]
 )
 def test_vectors_of_sentences(tmp_path, kind, mode, unit):
     base, data = tmp_path / "base", tmp_path / "t.csv"
     model = make(kind, base)
-    body = model if kind == "BertModel" else model.bert
+    body = model if kind.endswith("Model") else model.bert
     known = mode is not None and kind != "BertForSequenceClassification"  # whose folder says what it is
     if mode is not None:
         modules(base, mode, unit)

@@ -301,16 +301,14 @@ static void hide(const struct attention *a, const struct queries *q, const struc
     hide_by_row(a, q, keys, scores);
     return;
   }
-  const int64_t ahead = (attention_row(keys, 0) - q->place) / q->rows.stride;
-  const bool alike = keys->run == 1 && keys->stride == q->rows.stride; /* else queries are neighbours */
   for (int64_t j = 0; j < keys->count; j++) {
-    const int64_t place = alike ? ahead + j : attention_row(keys, j) - q->place;
+    const int64_t key = attention_row(keys, j);
     int64_t begin, end;
-    attention_seen_by(p, a->causal, q->place, place, &begin, &end);
+    attention_seen_by(p, a->causal, q->place, q->rows.stride, key, &begin, &end);
     for (int64_t i = 0; i < least(begin, QUERIES); i++) scores[j * QUERIES + i] = -INFINITY;
     for (int64_t i = most(end, 0); i < QUERIES; i++) scores[j * QUERIES + i] = -INFINITY;
     for (int64_t i = 0; q->places != NULL && i < q->rows.count; i++)
-      if ((place - i) * q->rows.stride + q->places[attention_row(&q->rows, i)] < 0)
+      if (key - q->place - i * q->rows.stride + q->places[attention_row(&q->rows, i)] < 0)
         scores[j * QUERIES + i] = -INFINITY;
   }
 }

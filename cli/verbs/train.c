@@ -223,10 +223,14 @@ int run_finetune(const struct verb *verb, int count, char **arguments) {
     const neap_status status = set_setting(&a, neap_setting_find("model"), a.operands.values[0]);
     if (status != NEAP_OK) return report_failure(verb, status);
   }
-  if (settings.full && given_text(&a, "lora") != NULL)
+  const bool no_adapters = given_text(&a, "lora") != NULL && a.options.session.lora == 0;
+  if (settings.full && given_text(&a, "lora") != NULL && !no_adapters)
     return report_usage(verb, "--full trains all weights, --lora only adapters: give one of them");
-  if (settings.full && given_text(&a, "side") != NULL)
+  if (settings.full && a.options.shape.side != 0)
     return report_usage(verb, "--full trains all weights, --side only a side net: give one of them");
+  if (no_adapters && !settings.full && a.options.resume == NULL && a.options.shape.side == 0 &&
+      given_text(&a, "freeze") == NULL)
+    return report_usage(verb, "--lora 0 trains no adapter; give --full to train all weights");
   const int result = settle_finetuning(verb, &a, settings.full);
   if (result == EXIT_DONE && a.options.resume == NULL && a.options.session.lora == 0 &&
       a.options.shape.side == 0 && given_text(&a, "freeze") != NULL)

@@ -96,6 +96,22 @@ const char *csv_cell(const struct csv *csv, size_t i) {
   return csv->exact ? text : csv_cut_blanks(text);
 }
 
+neap_status csv_check_fields(const struct csv *csv, size_t header) {
+  const char *separator = csv->separator == '\t' ? "tab" : csv->separator == ';' ? "semicolon" : "comma";
+  const size_t fields = csv->fields.count;
+  if (fields == header) return NEAP_OK;
+  return fields < header
+             ? neap_fail(
+                   NEAP_BAD_FORMAT,
+                   "%s: line %lld: has %zu fields, but the header has %zu; add the missing ones (an empty "
+                   "cell needs its %s, too), or remove the line",
+                   csv->path, (long long)csv->line, fields, header, separator)
+             : neap_fail(NEAP_BAD_FORMAT,
+                         "%s: line %lld: has %zu fields, but the header has %zu; put cells with a %s into "
+                         "quotes, or remove the line",
+                         csv->path, (long long)csv->line, fields, header, separator);
+}
+
 static int compare_names(const void *a, const void *b) {
   return strcmp(((const struct csv_name *)a)->name, ((const struct csv_name *)b)->name);
 }

@@ -35,6 +35,9 @@ void csv_close(struct csv *csv);
  * NEAP_TOO_LARGE: the record has more than 64 MiB. */
 neap_status csv_next(struct csv *csv, bool *any);
 
+/* Fails if the record that was read last has another number of fields than the header. */
+neap_status csv_check_fields(const struct csv *csv, size_t header);
+
 static inline const char *csv_field(const struct csv *csv, size_t i) {
   return csv->text.data + csv->fields.data[i];
 }

@@ -214,14 +214,19 @@ struct others {
   char text[160];
 };
 
-/* ", but 12 .webp, 3 .heic": the files that were left out so far. */
-static struct others others_text(const struct images *images) {
+/* Writes ", but 12 .webp, 3 .heic": the files that were left out, but for those of `before`, `known` endings
+ * of the same list. */
+static struct others others_text(const struct images *images, const struct left_out *before, size_t known) {
   struct others others = {""};
   size_t length = 0;
-  for (size_t i = 0; i < images->left_out.count && length < sizeof others.text; i++)
+  for (size_t i = 0; i < images->left_out.count && length < sizeof others.text; i++) {
+    const struct left_out *row = &images->left_out.data[i];
+    const int64_t count = row->count - (i < known ? before[i].count : 0);
+    if (count == 0) continue;
     length += (size_t)snprintf(others.text + length, sizeof others.text - length, "%s %lld %s",
-                               i == 0 ? ", but" : ",", (long long)images->left_out.data[i].count,
-                               images->left_out.data[i].ending);
+                               length == 0 ? ", but" : ",", (long long)count,
+                               row->ending[0] != '\0' ? row->ending : "without an ending");
+  }
   return others;
 }
 
@@ -260,16 +265,19 @@ static neap_status list_class(struct source *source, const char *folder, size_t 
                               struct inner_folders *inner) {
   struct images *images = source->context;
   const char *name = images->classes.data[c], *path = region_format(&source->region, "%s/%s", folder, name);
-  const size_t before = files->count;
-  RETURN_IF_NULL(path);
+  const size_t before = files->count, known = images->left_out.count;
+  const struct left_out *left_out =
+      known > 0 ? region_copy(&source->region, images->left_out.data, known, sizeof *left_out) : NULL;
+  RETURN_IF(path == NULL || (known > 0 && left_out == NULL), NEAP_OUT_OF_MEMORY, "%s: out of memory", folder);
   const bool training = files == &images->files[SPLIT_TRAIN];
   if (!training && !file_is_folder(path)) return NEAP_OK;
   inner->now.count = 0;
   TRY(image_folders_files(source, path, (int32_t)c, files, &images->left_out, &inner->now));
   if (training) TRY(tell_inner(source, name, inner));
   if (files->count > before || !training) return NEAP_OK;
-  const neap_status empty = neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it",
-                                      path, picture_endings().text, others_text(images).text);
+  const neap_status empty =
+      neap_fail(NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s; add some or remove it", path,
+                picture_endings().text, others_text(images, left_out, known).text);
   return problems_add(&source->problems, &source->region, (int64_t)c, empty);
 }
 
@@ -369,7 +377,7 @@ static neap_status list_known(struct source *source, const struct words *words, 
   if (folders) TRY(list_part(source, words->folder, files));
   image_folders_sort(files);
   RETURN_IF(files->count == 0, NEAP_BAD_FORMAT, "%s: has no pictures (%s)%s", words->folder,
-            picture_endings().text, others_text(images).text);
+            picture_endings().text, others_text(images, NULL, 0).text);
   RETURN_IF(files->count > INT32_MAX, NEAP_TOO_LARGE, "%s: has more than %d pictures", words->folder,
             INT32_MAX);
   source->records[SPLIT_TEST] = (int64_t)files->count;
@@ -404,7 +412,7 @@ static neap_status settle_parts(struct source *source, const struct words *words
   bool *held;
   RETURN_IF(images->files[SPLIT_TRAIN].count == 0, NEAP_BAD_FORMAT,
             "%s: has no pictures (%s) in its folders%s", words->folder, picture_endings().text,
-            others_text(images).text);
+            others_text(images, NULL, 0).text);
   if (images->files[SPLIT_TEST].count == 0) {
     TRY(holdout_draw(source, words->holdout, words->seed, (int64_t)images->files[SPLIT_TRAIN].count, &held));
     TRY(hold_out(images, held));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "data/encoding.h"
@@ -103,6 +104,23 @@ static neap_status refuse_name(const char *text) {
                    list_rows(known, sizeof known));
 }
 
+/* Tells of classes whose names differ in upper and lower case alone. */
+static neap_status tell_alike_classes(struct source *source) {
+  for (int64_t i = 0; source->class_names != NULL && i < source->classes; i++) {
+    const char *name = source->class_names[i], *alike = NULL, *why;
+    for (int64_t k = 0; k < source->classes && alike == NULL; k++)
+      if (k != i && strcasecmp(source->class_names[k], name) == 0) alike = source->class_names[k];
+    if (alike == NULL) continue;
+    why = region_format(&source->region, "is another class than '%s'; if they are one, spell them alike",
+                        alike);
+    RETURN_IF_NULL(why);
+    TRY(understood_add(
+        &source->understood, &source->region,
+        (neap_understood){name, "classes that differ in upper and lower case alone", -1, why}));
+  }
+  return NEAP_OK;
+}
+
 neap_status sources_open(const char *text, const struct task *task, struct source *source) {
   *source = (struct source){.task = *task, .mask_token = -1, .end_token = -1};
   const bool lines = is_lines(text);
@@ -117,6 +135,7 @@ neap_status sources_open(const char *text, const struct task *task, struct sourc
   source->name = region_format(&source->region, "%.*s", (int)length, lines ? lines_row : text);
   RETURN_IF_NULL(source->name);
   TRY(row->open(argument, source));
+  if (known == NULL) TRY(tell_alike_classes(source));
   return source_image(source) != NULL ? statistics_take(source) : NEAP_OK;
 }
 

@@ -126,6 +126,7 @@ enum table_cell table_cell(const struct table_form *form, const char *text, doub
   if (is_nothing(text)) return CELL_GAP;
   if (is_infinite(text)) return CELL_RANGE;
   if (!form->comma && strchr(text, ',') != NULL && read_number(text, ',', &other)) return CELL_COMMA;
+  if (form->comma && strchr(text, '.') != NULL && read_number(text, '.', &other)) return CELL_POINT;
   if (is_date(text)) return CELL_DATE;
   if (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0) return CELL_BOOLEAN;
   return CELL_WORD;

@@ -18,6 +18,7 @@ enum table_cell {
   CELL_NUMBER,  /* finite in f32 */
   CELL_GAP,     /* a gap of the form; or empty, or one of the names that pandas takes for nothing, or ? */
   CELL_COMMA,   /* a number if its decimal comma were a point, in a table with decimal points */
+  CELL_POINT,   /* a number if its point were a decimal comma, in a table with decimal commas */
   CELL_RANGE,   /* a number that is not finite in f32 */
   CELL_DATE,    /* a date, a time, or both */
   CELL_BOOLEAN, /* true or false, in any case */

@@ -20,6 +20,11 @@ neap_status table_records_open(struct source *source, const char *path, const st
 
 /* Fails because a cell of a column of numbers is not a number. */
 static neap_status refuse(const struct csv *csv, const char *column, enum table_cell kind, const char *text) {
+  RETURN_IF(
+      kind == CELL_POINT, NEAP_BAD_FORMAT,
+      "%s: line %lld, column '%s': '%.60s' has a point, but decimal=comma is given, and other cells have "
+      "none; write it with a comma or leave the column out (,ignore=%s)",
+      csv->path, (long long)csv->line, column, text, column);
   const bool range = kind == CELL_RANGE, comma = kind == CELL_COMMA;
   RETURN_IF(kind == CELL_GAP, NEAP_BAD_FORMAT,
             "%s: line %lld, column '%s': has no value (got '%s'); fill it in, remove the line, fill gaps "

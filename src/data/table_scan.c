@@ -13,6 +13,7 @@ struct seen {
   VECTOR(const char *) words; /* sorted; up to WORD_LIMIT */
   bool many;                  /* there are more */
   bool ignored, as_words, fractions;
+  bool commas;                     /* in a number */
   int64_t cells[CELL_KINDS], gaps; /* gaps: that the form takes */
   int64_t odd[CELL_KINDS];         /* the line of the first cell of a kind, and its text */
   const char *odd_text[CELL_KINDS];
@@ -49,6 +50,7 @@ static neap_status see(struct region *region, const struct table_form *form, str
   if (c->ignored) return NEAP_OK;
   const enum table_cell kind = table_cell(form, text, &value);
   if (kind == CELL_NUMBER) c->fractions = c->fractions || value != floor(value);
+  c->commas = c->commas || (kind == CELL_NUMBER && strchr(text, ',') != NULL);
   if (c->cells[kind]++ == 0) {
     c->odd[kind] = line;
     c->odd_text[kind] = region_format(region, "%.60s", text);
@@ -114,8 +116,34 @@ static neap_status look_at_label_alone(const struct table_words *words, const ch
   return NEAP_OK;
 }
 
-static neap_status read_header(struct source *source, const struct table_words *words, struct csv *csv,
-                               seen_columns *seen) {
+/* Fails for a first line of numbers alone, which is a record rather than names; tells of one that counts the
+ * columns. */
+static neap_status check_names(struct source *source, const struct table_form *form, const struct csv *csv) {
+  const size_t count = csv->fields.count;
+  double value, first = 0;
+  bool counts = true;
+  for (size_t i = 0; i < count; i++) {
+    const enum table_cell kind = table_cell(form, csv_cell(csv, i), &value);
+    if (kind != CELL_NUMBER && kind != CELL_COMMA && kind != CELL_POINT) return NEAP_OK;
+    if (i == 0) first = value;
+    counts = counts && kind == CELL_NUMBER && value == first + (double)i && (first == 0 || first == 1);
+  }
+  RETURN_IF(!counts, NEAP_BAD_FORMAT,
+            "%s: line %lld: is all numbers ('%.40s'%s%.40s%s), but it names the columns; add a line of names "
+            "above it",
+            csv->path, (long long)csv->line, csv_cell(csv, 0), count > 1 ? ", '" : "",
+            count > 1 ? csv_cell(csv, 1) : "",
+            count > 2   ? "', ..."
+            : count > 1 ? "'"
+                        : "");
+  return understood_add(
+      &source->understood, &source->region,
+      (neap_understood){"the first line", "names, though numbers", (int64_t)count,
+                        "they count the columns; if it is a record, add a line of names above it"});
+}
+
+static neap_status read_header(struct source *source, const struct table_words *words,
+                               const struct table_form *form, struct csv *csv, seen_columns *seen) {
   bool any;
   struct csv_name *names;
   TRY(csv_next(csv, &any));
@@ -130,6 +158,7 @@ static neap_status read_header(struct source *source, const struct table_words *
               (long long)csv->line, i + 1);
     TRY(vector_push(seen, (struct seen){.name = name}));
   }
+  TRY(check_names(source, form, csv));
   TRY(csv_sort_names(csv, &source->region, &names));
   TRY(mark_columns(words->ignore, offsetof(struct seen, ignored), "ignore", csv->path, seen));
   TRY(mark_columns(words->words, offsetof(struct seen, as_words), "take as words", csv->path, seen));
@@ -142,10 +171,8 @@ static neap_status read_rows(struct source *source, const struct table_form *for
   for (*rows = 0; source->problems.list.count < PROBLEM_LIMIT; ++*rows) {
     TRY(csv_next(csv, &any));
     if (!any) return NEAP_OK;
-    if (csv->fields.count != seen->count) {
-      const neap_status status =
-          neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header has %zu", csv->path,
-                    (long long)csv->line, csv->fields.count, seen->count);
+    const neap_status status = csv_check_fields(csv, seen->count);
+    if (status != NEAP_OK) {
       TRY(problems_add(&source->problems, &source->region, csv->line, status));
       continue;
     }
@@ -222,7 +249,8 @@ static neap_status tell_words(struct source *source, const struct seen *c) {
   if (is_date(c)) {
     became = "words, though dates";
     why = region_format(&source->region,
-                        "each is a word of its own: leave it out (,ignore=%s), or make it a number", c->name);
+                        "they become %zu words: leave the column out (,ignore=%s), or make it a number",
+                        c->words.count, c->name);
     RETURN_IF_NULL(why);
   }
   if (!is_date(c) && !c->as_words && has_amounts(c)) {
@@ -243,6 +271,22 @@ static neap_status tell_gaps(struct source *source, const struct seen *c, const 
   return c->gaps > 0 ? tell(source, c, became, c->gaps, NULL) : NEAP_OK;
 }
 
+/* Fails if a column would be of numbers but for their decimal commas or points. */
+static neap_status check_decimals(const char *path, const struct seen *c) {
+  RETURN_IF(is_numeric(c, c->cells[CELL_NUMBER] + c->cells[CELL_COMMA]), NEAP_BAD_FORMAT,
+            "%s: line %lld, column '%s': '%s' has a decimal comma; say so (,decimal=comma), or take the "
+            "column as words (,words=%s)",
+            path, (long long)c->odd[CELL_COMMA], c->name, c->odd_text[CELL_COMMA], c->name);
+  const int64_t numbers = c->cells[CELL_NUMBER], points = c->cells[CELL_POINT];
+  RETURN_IF(
+      !c->commas && points >= numbers && is_numeric(c, numbers + points), NEAP_BAD_FORMAT,
+      "%s: line %lld, column '%s': '%s' has a point, but decimal=comma is given, and no cell of the column "
+      "has a comma; leave decimal=comma out, take out points between thousands, or take the column as "
+      "words (,words=%s)",
+      path, (long long)c->odd[CELL_POINT], c->name, c->odd_text[CELL_POINT], c->name);
+  return NEAP_OK;
+}
+
 /* Describes a column; *kept is false if it has nothing. What is no number in a column of numbers is reported
  * when records are written. */
 static neap_status describe_column(struct source *source, const char *path, const struct seen *c,
@@ -255,10 +299,7 @@ static neap_status describe_column(struct source *source, const char *path, cons
     TRY(tell(source, c, "numbers", c->cells[CELL_NUMBER], NULL));
     return tell_gaps(source, c, "gaps, filled with the mean");
   }
-  RETURN_IF(is_numeric(c, c->cells[CELL_NUMBER] + c->cells[CELL_COMMA]), NEAP_BAD_FORMAT,
-            "%s: line %lld, column '%s': '%s' has a decimal comma; say so (,decimal=comma), or take the "
-            "column as words (,words=%s)",
-            path, (long long)c->odd[CELL_COMMA], c->name, c->odd_text[CELL_COMMA], c->name);
+  TRY(check_decimals(path, c));
   const enum table_cell odd = first_odd(c);
   RETURN_IF(c->many && c->cells[CELL_NUMBER] > 0 && !c->as_words, NEAP_BAD_FORMAT,
             "%s: line %lld, column '%s': '%s' is not a number, unlike in other lines; fix it or leave the "
@@ -373,7 +414,9 @@ static neap_status describe_label(struct source *source, const struct table_word
   RETURN_IF(count_others(c) > 0, NEAP_BAD_FORMAT,
             "%s: line %lld, column '%s': '%s' is not a number; task=regression needs numbers%s", path,
             (long long)c->odd[odd], c->name, c->odd_text[odd],
-            odd == CELL_COMMA ? " (,decimal=comma reads those with a comma)" : "");
+            odd == CELL_COMMA   ? " (,decimal=comma reads those with a comma)"
+            : odd == CELL_POINT ? "; decimal=comma is given: leave it out for those with a point"
+                                : "");
   return tell(source, c, "the label, a value", c->cells[CELL_NUMBER], NULL);
 }
 
@@ -460,7 +503,7 @@ neap_status table_scan(struct source *source, const struct table_words *words, s
                        struct table *table, int64_t *rows) {
   seen_columns seen = {0};
   *table = (struct table){.form = table->form};
-  neap_status status = read_header(source, words, csv, &seen);
+  neap_status status = read_header(source, words, &table->form, csv, &seen);
   if (status == NEAP_OK) status = read_rows(source, &table->form, csv, &seen, rows);
   if (status == NEAP_OK) status = problems_tell(&source->problems, csv->path);
   if (status == NEAP_OK && *rows == 0)

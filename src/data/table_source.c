@@ -6,6 +6,7 @@
  * With text= a record is the text of one column, in tokens (table_texts.h). Classes keep the model's order if
  * the model has all of them. A run that goes on has the columns, classes and scales that it began with. */
 #include <string.h>
+#include <strings.h>
 
 #include "data/encoding.h"
 #include "data/holdout.h"
@@ -71,19 +72,49 @@ static neap_status read_numbers(const struct source *source, enum split split, i
 /* Returns true if records are predicted for, so that they need no label. */
 static bool predicts(const struct source *source) { return source->task.encoding != NULL; }
 
+/* Returns the name of the table's column that differs from a name in case alone; NULL: none does. */
+static const char *find_alike(const struct table *table, const char *name) {
+  for (int64_t i = 0; i <= table->column_count; i++) {
+    const char *column = i < table->column_count ? table->columns[i].name : table->label.name;
+    if (column != NULL && strcasecmp(column, name) == 0 && strcmp(column, name) != 0) return column;
+  }
+  return NULL;
+}
+
+/* Tells of a column of a file that the table does not have. */
+static neap_status tell_unknown(struct source *source, const struct table *table, const char *name) {
+  const char *alike = find_alike(table, name), *why = NULL;
+  const bool label = alike != NULL && table->label.name != NULL && strcmp(alike, table->label.name) == 0;
+  if (alike != NULL) {
+    why = region_format(
+        &source->region,
+        "training had no such column, but %s '%s', which differs in upper and lower case alone; "
+        "rename it if it is that",
+        label ? "the label" : "a column", alike);
+    RETURN_IF_NULL(why);
+  }
+  const char *became = alike != NULL ? "left out, unknown" : "left out, not learned from";
+  return understood_add(&source->understood, &source->region, (neap_understood){name, became, -1, why});
+}
+
 /* Tells of the columns of a file that the table does not have. */
-static neap_status tell_unused(struct source *source, const struct csv *csv, const size_t *map,
-                               size_t count) {
+static neap_status tell_unused(struct source *source, const struct table *table, const struct csv *csv,
+                               const size_t *map, size_t count) {
   bool *used = region_alloc(&source->region, csv->fields.count, sizeof *used);
   RETURN_IF_NULL(used);
   for (size_t i = 0; i < count; i++)
     if (map[i] < csv->fields.count) used[map[i]] = true;
   for (size_t field = 0; field < csv->fields.count; field++) {
-    if (!used[field])
-      TRY(understood_add(&source->understood, &source->region,
-                         (neap_understood){csv_cell(csv, field), "left out, as in training", -1, NULL}));
+    if (!used[field]) TRY(tell_unknown(source, table, csv_cell(csv, field)));
   }
   return NEAP_OK;
+}
+
+/* Returns true if a name of the header differs from this one in case alone. */
+static bool has_alike(const struct csv *csv, const char *name) {
+  for (size_t i = 0; i < csv->fields.count; i++)
+    if (strcasecmp(csv_cell(csv, i), name) == 0) return true;
+  return false;
 }
 
 /* Finds the field of each column of the table in a file, by the names in its header. The last is the label,
@@ -105,10 +136,12 @@ static neap_status map_columns(struct source *source, const struct table *table,
       field = SIZE_MAX;
     }
     RETURN_IF(!any || field == csv->fields.count, NEAP_BAD_FORMAT,
-              "%s: column '%s' of the training part is missing", csv->path, name);
+              "%s: column '%s' of the training part is missing%s", csv->path, name,
+              has_alike(csv, name) ? "; a name that differs in upper and lower case alone is another one"
+                                   : "");
     (*map)[i] = field;
   }
-  return predicts(source) && !table_is_text(table) ? tell_unused(source, csv, *map, count) : NEAP_OK;
+  return predicts(source) && !table_is_text(table) ? tell_unused(source, table, csv, *map, count) : NEAP_OK;
 }
 
 /* Appends a record to the file. */
@@ -140,11 +173,8 @@ static neap_status write_records(struct source *source, struct csv *csv, int64_t
   for (*rows = 0; source->problems.list.count < PROBLEM_LIMIT; ++*rows) {
     TRY(csv_next(csv, &any));
     if (!any) break;
-    neap_status status =
-        csv->fields.count == header
-            ? put_record(source, csv, map, numbers)
-            : neap_fail(NEAP_BAD_FORMAT, "%s: line %lld: has %zu fields, but the header has %zu", csv->path,
-                        (long long)csv->line, csv->fields.count, header);
+    neap_status status = csv_check_fields(csv, header);
+    if (status == NEAP_OK) status = put_record(source, csv, map, numbers);
     TRY(problems_add(&source->problems, &source->region, csv->line, status));
   }
   return problems_tell(&source->problems, csv->path);

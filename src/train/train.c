@@ -269,6 +269,17 @@ static neap_status warm_up(struct training *t) {
   return t->options->no_evaluation ? NEAP_OK : neap_session_evaluate(t->session, &unused);
 }
 
+/* Appends the share of the trained tensors whose states are in blocks of 8 bits. */
+static void tell_states_8bit(struct training *t) {
+  int32_t blocks, trained;
+  const size_t length = strlen(t->combination);
+  if (!t->own.session.states_8bit || t->session == NULL) return;
+  session_count_8bit(t->session, &blocks, &trained);
+  if (blocks < trained)
+    snprintf(t->combination + length, sizeof t->combination - length,
+             " (states of %d of %d tensors in 8 bits)", (int)blocks, (int)trained);
+}
+
 static void fill_techniques(struct training *t, neap_train_result *result) {
   neap_combination taken = {.micro_batch = t->micro < t->batch ? t->micro : 0,
                             .precision = t->own.session.precision,
@@ -276,7 +287,8 @@ static void fill_techniques(struct training *t, neap_train_result *result) {
                             .sparse_density = t->own.session.sparse_density};
   combination_name(&taken);
   memcpy(result->combination, taken.name, sizeof result->combination);
-  memcpy(t->combination, taken.name, sizeof t->combination);
+  snprintf(t->combination, sizeof t->combination, "%s", taken.name);
+  tell_states_8bit(t);
   result->density = taken.sparse_density > 0 ? taken.sparse_density : 1;
   snprintf(result->precision, sizeof result->precision, "%s", dtype_rows[taken.precision].name);
 }

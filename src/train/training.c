@@ -472,6 +472,19 @@ static neap_status fail_over_budget(struct training *t, neap_session_options ses
   return ending_tell(&ending);
 }
 
+/* Fails if states of 8 bits are asked for and no state is in blocks. */
+static neap_status check_states_8bit(const struct training *t) {
+  int32_t blocks, trained;
+  if (!t->options->session.states_8bit || t->options->resume != NULL) return NEAP_OK;
+  session_count_8bit(t->session, &blocks, &trained);
+  RETURN_IF(
+      blocks == 0, NEAP_INVALID_ARGUMENT,
+      "`states` 8bit does nothing here: none of the %d trained tensors is large enough (4096 numbers, a "
+      "multiple of 256) and neither an embedding, sparse nor listed in `states-f32`; leave it out",
+      (int)trained);
+  return NEAP_OK;
+}
+
 neap_status training_open_session(struct training *t, neap_train_result *result) {
   neap_session_options session = t->options->session;
   session.threads = t->threads;
@@ -479,6 +492,7 @@ neap_status training_open_session(struct training *t, neap_train_result *result)
   const neap_status status = neap_session_create(t->graph, &session, &result->smallest_budget, &t->session);
   if (status == NEAP_OVER_BUDGET) return fail_over_budget(t, session, status, result);
   if (status != NEAP_OK) return status;
+  TRY(check_states_8bit(t));
   t->resident_before = session_resident_before(t->session);
   t->process.planning = session_planning_peak(t->session);
   if (t->resident_before > t->process.code + t->process.data)

@@ -49,8 +49,8 @@ struct training {
   neap_initialisation initialisation;
   struct region region;
   struct folder_lock lock;
-  char combination[48]; /* the chosen techniques, by name */
-  char refused[48];     /* the combination with the least memory, if none of the allowed ones fits; else "" */
+  char combination[112]; /* the chosen techniques, by name, for people */
+  char refused[48]; /* the combination with the least memory, if none of the allowed ones fits; else "" */
   struct base_weights base; /* the weights that its checkpoints leave out */
   struct checkpoint state;
   struct part_result *part_results; /* of a step's micro-batches (train/training_ranks.h) */

@@ -99,6 +99,16 @@ neap_status list_variables(struct neap_session *s) {
   return list_unstored(s);
 }
 
+void session_count_8bit(const struct neap_session *s, int32_t *blocks, int32_t *trained) {
+  *blocks = *trained = 0;
+  for (int32_t i = 0; i < s->variable_count; i++) {
+    const struct session_variable *v = &s->variables[i];
+    if (v->kind != NEAP_VARIABLE_PARAMETER || !v->changes) continue;
+    *blocks += v->layer < 0 && tensor_of(s, i)->states_8bit;
+    ++*trained;
+  }
+}
+
 bool variable_is_saved(const struct neap_session *s, int32_t index) {
   return !s->options.save_trained || s->variables[index].changes;
 }

@@ -43,6 +43,8 @@ bool variable_is_saved(const struct neap_session *session, int32_t index);
 bool session_changes(const struct neap_session *session, const char *name);
 /* Returns true if a parameter of this name exists and belongs to an adapter. */
 bool session_has_adapter(const struct neap_session *session, const char *name);
+/* Counts the tensors that are trained, and those of them whose states are in blocks of 8 bits. */
+void session_count_8bit(const struct neap_session *session, int32_t *blocks, int32_t *trained);
 /* Returns true if a variable is a parameter of an adapter. */
 bool variable_is_adapter(const struct neap_session *session, int32_t index);
 /* Returns the number of elements of the parameters that no step changes. */

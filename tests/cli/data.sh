@@ -85,7 +85,14 @@ expect 0 "$neap" predict left-run --data images:left -o left.csv
 grep -q "pictures that are not read, left out: .heic (2), .bmp (1)" out || fail "$(cat out)"
 rm left/b/*.png left/b/*.jpg
 expect 1 "$neap" data images:left
-grep -q "left/b: has no pictures (.png, .jpg, .jpeg.*), but 2 .heic" out || fail "$(cat out)"
+grep -q "left/b: has no pictures (.png, .jpg, .jpeg.*), but 1 .heic, 1 .bmp, 1 without an ending, 1 .txt; add some" out || fail "$(cat out)"
+
+# What a folder without pictures has, is what lies in it, not in those before it.
+mkdir left/d && touch left/d/notes.txt
+rm left/b/*
+expect 1 "$neap" data images:left
+grep -qE "left/b: has no pictures \(.png, .jpg, .jpeg[^)]*\); add some" out err || fail "$(cat out err)"
+grep -qE "left/d: has no pictures \(.png, .jpg, .jpeg[^)]*\), but 1 .txt; add some" out err || fail "$(cat out err)"
 
 # Folders in folders of classes are told; where they look like parts, that, too.
 rm -rf parts && fill parts/dev/cat parts/dev/dog parts/eval/cat parts/eval/dog

@@ -78,10 +78,44 @@ row label "the label, of classes" 2
 printf 'town;temp;ok;more\nUlm;1,5;true;1\nParis;broken;true;2\nRom;2;true;3\n' >asked.csv
 expect 0 "$neap" predict odd-run --data csv:asked.csv -o answer.csv --json
 row town "unseen words, taken as none" 2
-row more "left out, as in training" null
+row more "left out, not learned from" null
 expect 0 "$neap" predict odd-run --data csv:asked.csv -o answer.csv
 grep -q "unseen words, taken as none: town (2)" out || fail "$(cat out)"
 grep -q "town: 'Paris' in line 3 and others was not seen in training" out || fail "$(cat out)"
+
+# A point where decimal=comma is given, a first line of numbers alone, lines of other lengths, dates, classes and columns
+# that differ in case alone.
+awk 'BEGIN { print "x,y,label"; for (i = 0; i < 60; i++) printf "%.3f,%d,%d\n", i / 7 + 1.288, i % 5, i % 2 }' >point.csv
+expect 1 "$neap" data csv:point.csv,decimal=comma
+says "point.csv: line 2, column 'x': '1.288' has a point, but decimal=comma is given, and no cell of the column has a comma; leave decimal=comma out"
+expect 1 "$neap" data csv:point.csv,decimal=comma,task=regression,label=x
+says "'1.288' is not a number; task=regression needs numbers; decimal=comma is given: leave it out"
+sed '1d' point.csv >headless.csv
+expect 1 "$neap" data csv:headless.csv
+says "headless.csv: line 1: is all numbers ('1.288', '0', ...), but it names the columns; add a line of names above it"
+sed '1s/.*/0,1,2/' point.csv >counted.csv
+expect 0 "$neap" data csv:counted.csv --json
+row "the first line" "names, though numbers" 3
+(cat point.csv && printf '1,2\n1,2,3,4\n') >lengths.csv
+expect 1 "$neap" data csv:lengths.csv
+grep -qF "line 62: has 2 fields, but the header has 3; add the missing ones (an empty cell needs its comma, too), or remove the line" out ||
+  fail "$(cat out)"
+grep -qF "line 63: has 4 fields, but the header has 3; put cells with a comma into quotes, or remove the line" out || fail "$(cat out)"
+awk 'BEGIN { print "day,x,label"; split("False false TRUE no", l, " ");
+  for (i = 0; i < 200; i++) print 1930 + i % 84 "-01-02," i "," l[i % 4 + 1] }' >spelled.csv
+expect 0 "$neap" data csv:spelled.csv
+grep -qF "day: they become 84 words: leave the column out (,ignore=day), or make it a number" out || fail "$(cat out)"
+grep -qF "classes that differ in upper and lower case alone: False, false" out || fail "$(cat out)"
+grep -qF "False: is another class than 'false'; if they are one, spell them alike" out || fail "$(cat out)"
+! grep -q "TRUE: is another class" out || fail "a class is like none: $(cat out)"
+expect 0 "$neap" train --model mlp-4 --data csv:point.csv --batch 8 --steps 1 --out point-run
+sed '1s/label/Label/' point.csv >other.csv
+expect 0 "$neap" predict point-run --data csv:other.csv -o other-answer.csv --json
+row Label "left out, unknown" null
+grep -qF "training had no such column, but the label 'label', which differs in upper and lower case alone" out || fail "$(cat out)"
+sed '1s/x/X/' point.csv >other.csv
+expect 1 "$neap" predict point-run --data csv:other.csv -o none.csv
+says "column 'x' of the training part is missing; a name that differs in upper and lower case alone is another one"
 
 # Seconds since 1970 keep their differences: as features, and as values with their R2 (86 % and 0.95 when rounded to f32).
 awk 'BEGIN { print "t,label"; for (i = 0; i < 400; i++) { s = i * 7919 % 1000; print 1700000000 + s "," (s > 499) } }' >seconds.csv

@@ -106,6 +106,20 @@ for i in 0 1 8; do
     "true $("$json_field" ways.$i.try.loss <tried) $("$json_field" ways.$i.try.digest <tried)" "what was kept of '${names[i]}'"
 done
 echo "another line" >>text
+
+# States of 8 bits that no tensor has are refused; where some have them, the report says how many.
+tune=("$neap" finetune model.gguf --data text:text "${shape[@]}" --steps 1 --states 8bit)
+expect 2 "${tune[@]}"
+says "--states 8bit does nothing here: none of the 4 trained tensors is large enough"
+expect 2 "${tune[@]}" --side 16 --states-f32 '*'
+says "--states 8bit does nothing here: none of the"
+expect 0 "${tune[@]}" --lora 16
+grep -qxF "techniques    states8 (states of 3 of 4 tensors in 8 bits)" out || fail "$(cat out)"
+
+# No adapters without a word for what is trained instead.
+expect 2 "$neap" finetune model.gguf --data text:text "${shape[@]}" --steps 1 --lora 0
+says "--lora 0 trains no adapter; give --full to train all weights"
+expect 0 "$neap" finetune model.gguf --data text:text "${shape[@]}" --steps 1 --lora 0 --full --json
 expect 0 "$neap" "${trying[@]}" --budget "$("$json_field" ways.1.least.budget_bytes <tried)"
 same "$(field ways.1.try.kept) $(field ways.0.try.reason)" "false does not fit" "a try on other data, within a budget"
 expect 2 "$neap" plan model.gguf "${shape[@]}" --try 5

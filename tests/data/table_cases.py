@@ -57,7 +57,7 @@ def is_date(cell: str) -> bool:
 
 
 def kind(cell: str, o: Options) -> str:
-    """What a cell is: gap, number, comma, date, boolean or word."""
+    """What a cell is: gap, number, comma, point, date, boolean or word."""
     value = number(cell, o.comma)
     if o.missing is not None:
         equal = [number(m, o.comma) for m in o.missing]
@@ -69,6 +69,8 @@ def kind(cell: str, o: Options) -> str:
         return "gap"
     if not o.comma and "," in cell and number(cell, True) is not None:
         return "comma"
+    if o.comma and "." in cell and number(cell, False) is not None:
+        return "point"
     if is_date(cell):
         return "date"
     return "boolean" if cell.lower() in ("true", "false") else "word"
@@ -92,7 +94,7 @@ class Column:
 def understand(name: str, cells: list[str], o: Options) -> Column:
     """By the rule."""
     kinds = [kind(c, o) for c in cells]
-    count = {k: kinds.count(k) for k in ("gap", "number", "comma", "date", "boolean", "word")}
+    count = {k: kinds.count(k) for k in ("gap", "number", "comma", "point", "date", "boolean", "word")}
     filled = len(cells) - count["gap"]
     taken = [
         k == "gap" and o.missing is not None and (c == "" or c in o.missing or number(c, o.comma) is not None)
@@ -113,6 +115,16 @@ def understand(name: str, cells: list[str], o: Options) -> Column:
         return Column(rows, values[:, None], numeric=True)
     if name not in o.words and count["comma"] > 0 and 10 * (count["number"] + count["comma"]) >= 9 * filled:
         i = kinds.index("comma")
+        return Column([], refused=[f"line {i + 2}, column '{name}'", f"'{cells[i]}'", "decimal=comma"])
+    commas = any(k == "number" and "," in c for c, k in zip(cells, kinds, strict=True))
+    if (
+        name not in o.words
+        and not commas
+        and count["point"] > 0
+        and count["point"] >= count["number"]
+        and 10 * (count["number"] + count["point"]) >= 9 * filled
+    ):
+        i = kinds.index("point")
         return Column([], refused=[f"line {i + 2}, column '{name}'", f"'{cells[i]}'", "decimal=comma"])
     words = sorted({c for c, gap in zip(cells, taken, strict=True) if not gap}, key=str.encode)
     became = (

@@ -246,7 +246,8 @@ typedef struct neap_session_options {
    * states of its blocks, and budgets are for it. micro_batches must be at least 2. The bits are those of one
    * process. */
   int32_t pipeline;
-  const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL: ours */
+  const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL, "auto": the fastest, of
+                             * those whose ranks share no memory */
   /* For APOLLO, GaLore and Fira, with 0 for the rule's usual numbers: how many numbers the shorter side of a
    * gradient is projected to; updates until there is a new projection; the factor of steps (of APOLLO its
    * square). */

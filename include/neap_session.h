@@ -355,7 +355,7 @@ typedef struct neap_memory {
   uint64_t arena;         /* gradients, activations, workspaces */
   uint64_t planned_peak;  /* resident + arena */
   uint64_t measured_peak; /* the highest byte that any kernel used so far, counted independently */
-  uint64_t keep_all;      /* what keeping everything needs */
+  uint64_t keep_all;      /* what keeping everything needs; 0: not known (a pipeline that recomputes) */
   uint64_t parameters, states, inputs;        /* the parts of `resident`; states include running statistics */
   double cost, base_cost;                     /* of the plan, and without any recomputation */
   const char *planner;                        /* the planner that made the plan; a constant */

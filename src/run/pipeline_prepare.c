@@ -532,6 +532,23 @@ static void take_largest(struct neap_session *s) {
       s->plan->arena_bytes = p->programs[i].plan->arena_bytes;
 }
 
+/* Replaces the costs of the session's plan by those of all parts, a node of several parts counted in each,
+ * and of all nodes once. What keeping everything takes is not known where parts recompute. */
+static void count_costs(struct neap_session *s) {
+  const struct pipeline *p = s->pipeline;
+  const struct neap_step *step = p->whole[PROGRAM_STEP]->step;
+  double cost = 0;
+  for (int32_t i = 0; i < p->pieces.end[PROGRAM_STEP]; i++) {
+    const struct neap_plan *plan = p->programs[i].plan;
+    if (plan != NULL) cost += plan->cost - plan->base_cost;
+    for (int32_t v = 0; v < step->node_count; v++)
+      if (p->pieces.pieces[i].nodes[v]) cost += step->nodes[v].cost;
+    if (i < p->schedule.part_count && p->schedule.parts[i].recompute) s->keep_all = 0;
+  }
+  s->plan->cost = cost;
+  s->plan->base_cost = step->base_cost;
+}
+
 static neap_status describe_stages(struct pipeline *p) {
   p->stages = "";
   for (int32_t i = 0; i < p->schedule.part_count; i++) {
@@ -564,6 +581,7 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   if (status == NEAP_OVER_BUDGET) status = ranks_share_smallest(c, try_least(s, graph, smallest), smallest);
   TRY(status);
   take_largest(s);
+  count_costs(s);
   if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) {
     s->budget = plan_bytes(s->plan) - session_others_bytes(s);
     TRY(ranks_most(c, &s->budget)); /* the one that all meet */

@@ -246,7 +246,8 @@ typedef struct neap_session_options {
    * states of its blocks, and budgets are for it. micro_batches must be at least 2. The bits are those of one
    * process. */
   int32_t pipeline;
-  const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL: ours */
+  const char *pipeline_way; /* of neap_pipeline_way_at, to order its tasks; NULL, "auto": the fastest, of
+                             * those whose ranks share no memory */
   /* For APOLLO, GaLore and Fira, with 0 for the rule's usual numbers: how many numbers the shorter side of a
    * gradient is projected to; updates until there is a new projection; the factor of steps (of APOLLO its
    * square). */
@@ -354,7 +355,7 @@ typedef struct neap_memory {
   uint64_t arena;         /* gradients, activations, workspaces */
   uint64_t planned_peak;  /* resident + arena */
   uint64_t measured_peak; /* the highest byte that any kernel used so far, counted independently */
-  uint64_t keep_all;      /* what keeping everything needs */
+  uint64_t keep_all;      /* what keeping everything needs; 0: not known (a pipeline that recomputes) */
   uint64_t parameters, states, inputs;        /* the parts of `resident`; states include running statistics */
   double cost, base_cost;                     /* of the plan, and without any recomputation */
   const char *planner;                        /* the planner that made the plan; a constant */

@@ -114,7 +114,7 @@ static void print_row(const struct chosen *c, bool least) {
   printf("%-14s %6d %12s %8s %12s %12s  ", c->way, (int)c->info.micro_batches,
          duration_text(c->info.seconds).text, percent_text(c->info.bubble).text,
          bytes_text(c->info.least_bytes).text, bytes_text(c->info.highest_bytes).text);
-  if (!c->info.fits && !least) printf("does not fit; ");
+  if (!c->info.fits && !least) printf("too large by this estimate; ");
   for (int32_t i = 0; neap_pipeline_part_at(c->pipeline, i, &part); i++)
     if (part.backward)
       printf("%s%d%s", part.end_block == c->info.blocks ? "" : "+", (int)(part.end_block - part.first_block),
@@ -122,12 +122,12 @@ static void print_row(const struct chosen *c, bool least) {
   putchar('\n');
 }
 
-static int print_table(const struct verb *verb, const struct table *t, bool json) {
+static int print_table(const struct table *t, bool json) {
   bool met = t->least;
   for (int w = 0; w < t->count; w++) met = met || (t->ways[w].pipeline != NULL && t->ways[w].info.fits);
   if (json && print_json(table_json(t)) != EXIT_DONE) return EXIT_FAILED;
   if (!json) {
-    printf("%-14s %6s %12s %8s %12s %12s  %s\n", "way", "parts", "a step", "bubble", "a rank, least",
+    printf("%-14s %6s %12s %8s %12s %12s  %s\n", "way", "parts", "a step", "bubble", "about, least",
            "highest", "blocks of each stage, from the last; r: recomputed");
     for (int w = 0; w < t->count; w++) print_row(&t->ways[w], t->least);
     if (t->pipelines > 1)
@@ -136,11 +136,15 @@ static int print_table(const struct verb *verb, const struct table *t, bool json
           "and states, and exchange gradients\n",
           (int)t->pipelines, (int)t->pipelines);
   }
+  if (!json)
+    printf(
+        "\nbytes are estimates; neap train plans the pieces of each rank, and may need more or less by some "
+        "hundredths\n");
   if (met) return EXIT_DONE;
-  fprintf(
-      stderr,
-      "neap %s: no pipeline of %d ranks fits the budget; the smallest that one meets is %llu bytes a rank\n",
-      verb->name, (int)t->options.ranks, (unsigned long long)t->smallest);
+  fprintf(stderr,
+          "neap: --pipeline %d: by this estimate no way meets the budget; one needs about %llu bytes a rank "
+          "(neap train may meet less: --budget min)\n",
+          (int)t->options.ranks, (unsigned long long)t->smallest);
   return EXIT_OVER_BUDGET;
 }
 
@@ -191,7 +195,7 @@ int plan_pipeline(const struct verb *verb, struct arguments *a, struct grid grid
       .smallest = UINT64_MAX,
       .least = budget == NEAP_BUDGET_MIN};
   const neap_status status = try_all(&t, &a->options);
-  const int result = status == NEAP_OK ? print_table(verb, &t, a->json) : report_failure(verb, status);
+  const int result = status == NEAP_OK ? print_table(&t, a->json) : report_failure(verb, status);
   for (int w = 0; w < t.count; w++) neap_pipeline_free(t.ways[w].pipeline);
   for (int i = 0; i < t.step_count; i++) neap_step_free(t.steps[i]);
   return result;

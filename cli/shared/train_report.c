@@ -164,15 +164,17 @@ static const char *time_above(const neap_memory *m) {
 static void print_memory(const struct train_report *r, const neap_train_progress *p) {
   const neap_memory *m = p->memory;
   FILE *f = r->file;
-  fprintf(f, "\nmemory%s, planned by %s before the first step (graph: %s)\n",
-          r->arguments->options.session.collective != NULL ? " of rank 0" : "", m->planner, m->variant);
+  fprintf(f, "\nmemory%s, %s by %s before the first step (graph: %s)\n",
+          r->arguments->options.session.collective != NULL ? " of rank 0" : "",
+          m->keep_all > 0 ? "planned" : "each part planned", m->planner, m->variant);
   print_part(f, "parameters", m->parameters, m->planned_peak);
   print_part(f, "optimizer states, running statistics", m->states, m->planned_peak);
   print_part(f, "inputs", m->inputs, m->planned_peak);
   print_part(f, "arena: activations, gradients, work", m->arena, m->planned_peak);
   fprintf(f, "  %-36s %12s  of a budget of %s\n", "peak", bytes_text(m->planned_peak).text,
           bytes_text(m->budget).text);
-  fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
+  if (m->keep_all > 0)
+    fprintf(f, "  %-36s %12s\n", "keeping everything would need", bytes_text(m->keep_all).text);
   if (m->shared > 0)
     fprintf(f, "  %-36s %12s  once in memory, of which each process counts an equal part\n",
             "shared by all processes", bytes_text(m->shared).text);
@@ -378,6 +380,8 @@ static void print_memory_used(FILE *f, const neap_train_result *result) {
             bytes_text(m->keep_all - m->planned_peak).text, bytes_text(m->keep_all).text,
             percent_text(1 - (double)m->planned_peak / (double)m->keep_all).text, time_above(m),
             overhead_text(m->cost, m->base_cost).text);
+  else if (m->keep_all == 0)
+    fprintf(f, "recomputed    blocks of stages with an r: %s\n", overhead_text(m->cost, m->base_cost).text);
   else
     fprintf(f, "saved         nothing: everything was kept\n");
   if (m->spilled > 0 || m->on_disk > 0)

@@ -53,6 +53,9 @@ const struct pipeline_problem *pipeline_problem_of(const neap_pipeline *p) { ret
 static neap_status make(const neap_step *step, const struct pipeline_way *way, struct neap_pipeline *p) {
   TRY(pipeline_chain(step, &p->chain));
   TRY(pipeline_blocks_find(&p->chain, &p->region, &p->problem));
+  RETURN_IF(!way->common && p->problem.ranks > p->problem.block_count, NEAP_UNSUPPORTED,
+            "`pipeline` %d: the step has %d blocks, and each rank needs one; give `pipeline` %d or less",
+            p->problem.ranks, p->problem.block_count, p->problem.block_count);
   TRY(way->make(&p->problem, &p->best));
   RETURN_IF(!p->best.found, NEAP_UNSUPPORTED,
             "pipeline: %s has no schedule of %d blocks, %d ranks and %d micro-batches%s; take another way",

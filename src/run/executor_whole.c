@@ -136,8 +136,8 @@ static void forget_plans(struct neap_session *s) {
 }
 
 /* Plans on the first process. The others replay its plan if it fits their budget; if not, and if plans may
- * differ, they plan for themselves. Evaluations follow one plan too if plans may not differ. */
-static neap_status plan_together(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
+ * differ, they plan for themselves. `*smallest`: this process's. */
+static neap_status plan_by_first(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
                                  uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
   struct neap_plan *given = NULL;
@@ -147,10 +147,22 @@ static neap_status plan_together(struct neap_session *s, const neap_graph *graph
   if (c->rank > 0) status = plan_main(s, graph, given, reserve, smallest);
   neap_plan_free(given);
   if (status == NEAP_OVER_BUDGET && !shards_all(&s->options)) {
+    if (smallest != NULL) *smallest = 0;
     forget_plans(s);
     status = plan_main(s, graph, NULL, reserve, smallest);
   }
-  TRY(collective_share_status(c, status));
+  return collective_share_status(c, status);
+}
+
+/* Plans on all processes, and gives all the smallest budget that each of them meets. Evaluations follow one
+ * plan too if plans may not differ. */
+static neap_status plan_together(struct neap_session *s, const neap_graph *graph, uint64_t reserve,
+                                 uint64_t *smallest) {
+  const struct neap_collective *c = s->options.collective;
+  uint64_t own = 0, *asked = smallest != NULL ? &own : NULL;
+  const neap_status status = ranks_share_smallest(c, plan_by_first(s, graph, reserve, asked), asked);
+  if (status == NEAP_OVER_BUDGET && smallest != NULL) *smallest = own;
+  TRY(status);
   return shards_all(&s->options) ? ranks_follow_first(c, &s->programs[PROGRAM_EVALUATE], NEAP_OK) : NEAP_OK;
 }
 

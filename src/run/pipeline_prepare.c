@@ -297,8 +297,13 @@ static neap_status plan_pieces(struct neap_session *s, bool of_step, uint64_t ar
 }
 
 static neap_status fail_empty(const struct neap_session *s) {
-  return neap_fail(NEAP_UNSUPPORTED, "`pipeline` %d: the model has no block for rank %d; give fewer ranks",
-                   s->options.pipeline, pipeline_own_rank(s));
+  const struct pipeline_schedule *schedule = &s->pipeline->schedule;
+  int32_t busy = 0;
+  for (int32_t r = 0; r < schedule->ranks; r++) busy += schedule->task_start[r + 1] > schedule->task_start[r];
+  return neap_fail(
+      NEAP_UNSUPPORTED,
+      "`pipeline` %d: the model's %d blocks make %d parts, which %d ranks run; give `pipeline` %d",
+      s->options.pipeline, s->pipeline->chain.stage_count, schedule->part_count, busy, busy);
 }
 
 /* Returns the bytes of residents that this rank answers for. */
@@ -352,16 +357,17 @@ static neap_status plan_within(struct neap_session *s, uint64_t budget, uint64_t
   return status;
 }
 
-/* Returns the budget of the session; for one of the process, without what that takes besides. */
-static uint64_t budget_of(const struct neap_session *s, uint64_t reserve) {
+/* Sets the budget of the session; for one of the process, without what that takes besides. */
+static void set_budget(struct neap_session *s, uint64_t reserve) {
   const neap_session_options *o = &s->options;
-  if (o->process_budget == 0) return o->budget;
+  struct pipeline *p = s->pipeline;
+  s->budget = o->budget;
+  if (o->process_budget == 0) return;
   memory_status_trim();
-  const uint64_t nodes = (uint64_t)s->pipeline->whole[PROGRAM_STEP]->graph->nodes.count,
-                 rest = memory_status_read().resident_bytes + reserve +
-                        process_growth(nodes, (struct on_disk){NEAP_DISK_NEVER, NEAP_DISK_FOR_AUTO}) +
-                        PROCESS_RUN_MARGIN;
-  return o->process_budget > rest ? o->process_budget - rest : 1;
+  const uint64_t nodes = (uint64_t)p->whole[PROGRAM_STEP]->graph->nodes.count;
+  p->rest = memory_status_read().resident_bytes + reserve +
+            process_growth(nodes, (struct on_disk){NEAP_DISK_NEVER, NEAP_DISK_FOR_AUTO}) + PROCESS_RUN_MARGIN;
+  s->budget = o->process_budget > p->rest ? o->process_budget - p->rest : 1;
 }
 
 /* Divides the step by the schedule for a budget and plans within another; fails alike on all ranks. */
@@ -473,6 +479,12 @@ static neap_status find_least(struct neap_session *s, const struct neap_graph *g
 }
 
 static neap_status fail_small(const struct neap_session *s, uint64_t need) {
+  const uint64_t rest = s->pipeline->rest;
+  RETURN_IF(rest > 0, NEAP_OVER_BUDGET,
+            "a process budget of %llu bytes is too small: %llu go to code, libraries, graphs and kernels, so "
+            "training has %llu; a rank of the pipeline needs %llu",
+            (unsigned long long)s->options.process_budget, (unsigned long long)rest,
+            (unsigned long long)(s->budget > 1 ? s->budget : 0), (unsigned long long)need);
   return neap_fail(NEAP_OVER_BUDGET,
                    "a budget of %llu bytes is too small for a rank of the pipeline; one of them needs %llu",
                    (unsigned long long)s->budget, (unsigned long long)need);
@@ -493,20 +505,21 @@ static neap_status search_least(struct neap_session *s, const struct neap_graph 
 /* Takes the schedule of the least bytes, or fails with the most of them that a rank needs. */
 static neap_status try_least(struct neap_session *s, const struct neap_graph *graph, uint64_t *smallest) {
   const struct neap_collective *c = s->options.collective;
-  const uint64_t rest =
-      s->options.process_budget > s->budget ? s->options.process_budget - s->budget + PROCESS_RUN_MARGIN : 0;
+  const uint64_t rest = s->pipeline->rest;
   struct least least;
   TRY(search_least(s, graph, &least));
   neap_status status = NEAP_OK;
   if (s->budget == NEAP_BUDGET_MIN && least.planned) return NEAP_OK;
   if (least.own > s->budget && s->budget != NEAP_BUDGET_MIN) status = fail_small(s, least.bytes);
-  if (smallest != NULL) *smallest = least.bytes + rest;
+  if (smallest != NULL) *smallest = least.bytes + (rest > 0 ? rest + PROCESS_RUN_MARGIN : 0);
   TRY(collective_share_status(c, status));
   uint64_t need, lower;
   status = attempt(s, graph, least.budget, s->budget, &need, &lower);
   if (status != NEAP_OVER_BUDGET) return status;
   /* Quick planning may miss what the search for the least has found. */
   TRY(attempt(s, graph, least.budget, NEAP_BUDGET_MIN, &need, &lower));
+  TRY(ranks_most(c, &need));
+  if (smallest != NULL) *smallest = need + (rest > 0 ? rest + PROCESS_RUN_MARGIN : 0);
   status = need > s->budget ? fail_small(s, need) : NEAP_OK;
   return collective_share_status(c, status);
 }
@@ -517,6 +530,23 @@ static void take_largest(struct neap_session *s) {
   for (int32_t i = 0; i < p->pieces.count; i++)
     if (p->programs[i].plan != NULL && p->programs[i].plan->arena_bytes > s->plan->arena_bytes)
       s->plan->arena_bytes = p->programs[i].plan->arena_bytes;
+}
+
+/* Replaces the costs of the session's plan by those of all parts, a node of several parts counted in each,
+ * and of all nodes once. What keeping everything takes is not known where parts recompute. */
+static void count_costs(struct neap_session *s) {
+  const struct pipeline *p = s->pipeline;
+  const struct neap_step *step = p->whole[PROGRAM_STEP]->step;
+  double cost = 0;
+  for (int32_t i = 0; i < p->pieces.end[PROGRAM_STEP]; i++) {
+    const struct neap_plan *plan = p->programs[i].plan;
+    if (plan != NULL) cost += plan->cost - plan->base_cost;
+    for (int32_t v = 0; v < step->node_count; v++)
+      if (p->pieces.pieces[i].nodes[v]) cost += step->nodes[v].cost;
+    if (i < p->schedule.part_count && p->schedule.parts[i].recompute) s->keep_all = 0;
+  }
+  s->plan->cost = cost;
+  s->plan->base_cost = step->base_cost;
 }
 
 static neap_status describe_stages(struct pipeline *p) {
@@ -545,14 +575,17 @@ neap_status pipeline_plan(struct neap_session *s, const struct neap_graph *graph
   if (status == NEAP_OK) status = lower_whole(s, graph);
   if (status == NEAP_OK) status = pipeline_chain(p->whole[PROGRAM_STEP]->step, &p->chain);
   TRY(collective_share_status(c, status));
-  s->budget = budget_of(s, reserve);
+  set_budget(s, reserve);
   const bool is_min = s->budget == NEAP_BUDGET_MIN;
   status = is_min ? NEAP_OVER_BUDGET : attempt(s, graph, s->budget, s->budget, &need, &lower);
-  if (status == NEAP_OVER_BUDGET) status = try_least(s, graph, smallest);
+  if (status == NEAP_OVER_BUDGET) status = ranks_share_smallest(c, try_least(s, graph, smallest), smallest);
   TRY(status);
   take_largest(s);
-  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN)
+  count_costs(s);
+  if (s->budget == NEAP_BUDGET_MAX || s->budget == NEAP_BUDGET_MIN) {
     s->budget = plan_bytes(s->plan) - session_others_bytes(s);
+    TRY(ranks_most(c, &s->budget)); /* the one that all meet */
+  }
   const size_t micro_batches = (size_t)p->schedule.micro_batches;
   p->shares = region_alloc(&p->region, micro_batches, sizeof *p->shares);
   p->results = region_alloc(&p->region, micro_batches, sizeof *p->results);

@@ -30,7 +30,8 @@ struct pipeline {
   int32_t *own_of; /* by value; -1: it is not on this rank */
   struct part_variable *variables[PROGRAM_COUNT];
   struct session_program *programs; /* by piece; those of other ranks are empty */
-  double until; /* of the monotonic clock: when the plans of a schedule are to be made; 0: no limit */
+  uint64_t rest; /* of a budget of the process, what does not train; 0: the budget is not one */
+  double until;  /* of the monotonic clock: when the plans of a schedule are to be made; 0: no limit */
   struct windows windows;
   float *shares;             /* by micro-batch */
   neap_step_result *results; /* by micro-batch */

@@ -22,7 +22,9 @@ static neap_status move_borders(const neap_pipeline *made, const struct chain *c
     schedule->parts[i].begin = block_at(chain, part.first_node);
     schedule->parts[i].end = block_at(chain, part.end_node);
     RETURN_IF(schedule->parts[i].begin >= schedule->parts[i].end, NEAP_UNSUPPORTED,
-              "pipeline: the step of micro-batches has fewer blocks; give fewer stages");
+              "pipeline: the step of micro-batches has %d blocks, fewer than its %d parts; give a smaller "
+              "`pipeline`",
+              chain->stage_count, schedule->part_count);
   }
   return NEAP_OK;
 }
@@ -119,13 +121,15 @@ static neap_status divide(const neap_step *step, const struct chain *chain, cons
                                    .budget = budget == NEAP_BUDGET_MIN ? 1 : budget,
                                    .fixed = true};
   neap_status status = NEAP_OK;
-  if (options.way != NULL)
+  if (options.way != NULL && strcmp(options.way, "auto") != 0)
     status = neap_pipeline_make(step, &options, &best.made);
   else
     for (int32_t i = 0; status == NEAP_OK && neap_pipeline_way_at(i, &options.way); i++)
       if (!pipeline_is_common(options.way)) status = try_way(step, &options, &best);
-  RETURN_IF(status == NEAP_OK && best.made == NULL, NEAP_UNSUPPORTED,
-            "pipeline: the step has fewer blocks than %d ranks", o->pipeline);
+  if (status == NEAP_OK && best.made == NULL) { /* it says why */
+    options.way = NULL;
+    status = neap_pipeline_make(step, &options, &best.made);
+  }
   if (status == NEAP_OK) {
     neap_pipeline_describe(best.made, &best.info);
     *lower = best.info.fits && best.info.highest_bytes > 1 ? best.info.highest_bytes - 1 : 0;

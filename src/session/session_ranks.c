@@ -71,3 +71,11 @@ neap_status ranks_most(const struct neap_collective *c, uint64_t *number) {
   free(all);
   return status;
 }
+
+neap_status ranks_share_smallest(const struct neap_collective *c, neap_status status, uint64_t *smallest) {
+  struct ending ending;
+  if (status != NEAP_OVER_BUDGET || smallest == NULL) return status;
+  ending_keep(&ending, status);
+  TRY(ranks_most(c, smallest));
+  return ending_tell(&ending);
+}

@@ -18,4 +18,9 @@ neap_status ranks_follow_first(const struct neap_collective *collective, struct 
 /* Replaces a number by the largest of all ranks. */
 neap_status ranks_most(const struct neap_collective *collective, uint64_t *number);
 
+/* Replaces the smallest budget of a rank (NULL: not asked for) by the largest of all ranks where planning
+ * ended with NEAP_OVER_BUDGET, which all ranks share, as any `status`. Returns the status. */
+neap_status ranks_share_smallest(const struct neap_collective *collective, neap_status status,
+                                 uint64_t *smallest);
+
 #endif

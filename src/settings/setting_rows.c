@@ -177,7 +177,7 @@ const neap_setting setting_rows[] = {
      .flags = STEP, .verbs = TRAIN | PLAN},
     {"pipeline", "P", "1: none", "divide the model by its depth among P processes, each with the weights of its layers; micro-batches go from one to the next", FIELD(INT, session.pipeline), 1, 64,
      .flags = STEP | ONE_RUN, .verbs = TRAIN},
-    {"pipeline-way", "WAY", "neap", "order the tasks of a pipeline this way: gpipe, 1f1b, interleaved, neap, or roundpipe, whose processes share one memory and take any part", FIELD(TEXT, session.pipeline_way),
+    {"pipeline-way", "WAY", "auto: the one with the shortest steps, of all but roundpipe", "order the tasks of a pipeline this way: gpipe, 1f1b, interleaved, neap, or roundpipe, whose processes share one memory and take any part", FIELD(TEXT, session.pipeline_way),
      .flags = STEP | ONE_RUN, .verbs = TRAIN, .with = "pipeline"},
     {"lora", "R", "0: none", "train adapters of rank R for linear layers, whose own weights do not change (LoRA)", FIELD(INT, session.lora), 0, SIZE_LIMIT,
      .flags = BITS | STEP, .verbs = LEARN | STEPS | BENCH, .key = "lora"},

@@ -17,6 +17,7 @@ assert sum(len(r["tasks"]) for r in ours["schedule"]["ranks"]) == len(ours["sche
 P
 expect 3 "$neap" plan "${step[@]}" --budget 1000 --json
 smallest=$(field smallest_budget_bytes)
+says "neap: --pipeline 2: by this estimate no way meets the budget; one needs about $smallest bytes a rank"
 expect 0 "$neap" plan "${step[@]}" --budget "$smallest"
 expect 2 "$neap" plan "${step[@]}" --processes 3
 says "must be a multiple of --pipeline 2"
@@ -84,6 +85,7 @@ done <<'END'
 2 needs_2_micro-batches --pipeline 2 --processes 2 --micro-batch 8
 2 (got_2_for_2) --pipeline 2 --processes 4 --micro-batch 4
 2 the_ways_are_gpipe,_1f1b --pipeline 2 --processes 2 --pipeline-way no
+1 blocks,_and_each_rank_needs_one;_give_--pipeline --pipeline 32 --processes 32 --batch 64
 3 the_smallest_that_can --pipeline 2 --processes 2 --planner evict --budget 1KB
 END
 two=("${run[@]}" --steps 2 --processes 2 --pipeline 2 --planner evict)
@@ -92,6 +94,12 @@ smallest=$(field smallest_budget_bytes)
 expect 0 "${two[@]}" --budget "$smallest" --json
 expect 0 "${two[@]}" --budget min --json
 same "$(field highest_peak_bytes)" "$smallest" "the peak of the smallest budget"
+same "$(field budget_bytes)" "$smallest" "the budget of min, that of the rank that needs the most"
+
+# A budget of the process that is named is met.
+expect 3 "${two[@]}" --process-budget 1MB --json
+says "a process budget of 1000000 bytes is too small"
+expect 0 "${two[@]}" --process-budget "$(field smallest_budget_bytes)" --json
 lower=($((smallest - 64)) $((smallest * 9 / 10)) $((smallest * 3 / 4)))
 [ -z "${NEAP_QUICK:-}" ] || lower=($((smallest * 3 / 4)))
 for less in "${lower[@]}"; do

@@ -46,6 +46,8 @@ expect 0 "${run[@]}" --steps 2 "${two[@]}" --process-budget 200MB --json
 [ "$(python3 -c 'import json,sys; print(json.load(open("out"))["process"]["peak_bytes"])')" -le 200000000 ] || fail "a process takes more than its budget"
 expect 0 "${run[@]}" --steps 2 "${two[@]}"
 grep -q "^shared .*once in memory" out || fail "it is not told what is shared: $(cat out)"
+grep -q "^recomputed  *blocks of stages with an r: +[1-9]" out || fail "it is not told what is recomputed: $(cat out)"
+! grep -q "everything was kept" out || fail "it is told that everything was kept: $(cat out)"
 
 # It goes on in one process, and a run of one process goes on so.
 expect 0 "${run[@]}" --steps 6 --json

@@ -88,7 +88,7 @@ static int add_loss(void *context, const neap_train_progress *progress) {
   return 0;
 }
 
-/* `*keeps`: whether losses are kept; false from the first one on that cannot be. */
+/* `*keeps`: whether losses are kept; false after the first one that is not. */
 static neap_status train(neap_train_options *run, struct try *way, bool *keeps) {
   struct losses losses = {.from = run->steps - (run->steps - 1) / LAST_SHARE};
   neap_train_result result;

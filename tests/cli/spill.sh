@@ -79,7 +79,7 @@ expect 0 "$neap" train --resume run --steps 4 --budget max --disk-for auto --jso
 same "$(field weights_sha256)" "$weights" "the weights after resumptions"
 expect 0 "${gpt[@]}" --steps 2 --disk "$disk" --disk-for states --disk-bytes 1GB --budget min --out gone
 expect 0 "$neap" train --resume gone --steps 3
-written=$(sed -n 's/.*writes \(.*\), the rest of the run writes \(.*\)/\1=\2/p' err)
+written=$(sed -n 's/.*writes \(.*\), the rest of the run writes \(.*\)/\1=\2/p' out)
 [ -n "$written" ] || fail "what the rest of the run writes is not said"
 same "${written#*=}" "${written%=*}" "what the rest of the run writes, one step"
 expect 0 "$neap" train --resume gone --steps 4 --disk none --budget max --json
